@@ -1,0 +1,10 @@
+#define FMT_HEADER_ONLY
+#include "base/format.h"
+
+#include <fmt/format.h>
+
+namespace pagoda {
+
+std::string vformat(fmt::string_view text, fmt::format_args args) { return fmt::vformat(text, args); }
+
+}  // namespace pagoda
