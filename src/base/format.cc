@@ -5,6 +5,6 @@
 
 namespace pagoda {
 
-std::string vformat(fmt::string_view text, fmt::format_args args) { return fmt::vformat(text, args); }
+std::string format_packed(fmt::string_view text, fmt::format_args args) { return fmt::vformat(text, args); }
 
 }  // namespace pagoda

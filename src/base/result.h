@@ -9,13 +9,13 @@ namespace pagoda {
 /// An error whose sentence is formatted: `return fail(ErrorCode::kConfigRange, "{}: ...", path)`.
 template <class... Args>
 Error fail(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
-  return Error{.code = code, .message = vformat(text, fmt::make_format_args(args...)), .param = {}};
+  return Error{.code = code, .message = format_packed(text, fmt::make_format_args(args...)), .param = {}};
 }
 
 /// The same for a fault of one argument or request field.
 template <class... Args>
 Error fail_param(ErrorCode code, std::string param, fmt::format_string<Args...> text, Args&&... args) {
-  return Error{.code = code, .message = vformat(text, fmt::make_format_args(args...)), .param = std::move(param)};
+  return Error{.code = code, .message = format_packed(text, fmt::make_format_args(args...)), .param = std::move(param)};
 }
 
 }  // namespace pagoda
