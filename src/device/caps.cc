@@ -1,0 +1,64 @@
+#include "device/caps.h"
+
+#include <cpuid.h>
+
+#include <array>
+#include <cstring>
+
+namespace pagoda::device {
+namespace {
+
+constexpr std::array<std::string_view, 4> kIsaNames = {"portable", "avx2", "avx512", "avx512_bf16"};
+constexpr std::array<std::string_view, 3> kKindNames = {"reference", "cpu", "cuda"};
+
+std::string processor_name() {
+  std::array<unsigned, 12> words{};
+  for (unsigned leaf = 0; leaf < 3; ++leaf) {
+    unsigned* out = words.data() + leaf * 4;
+    if (__get_cpuid(0x80000002u + leaf, out, out + 1, out + 2, out + 3) == 0) return "unknown CPU";
+  }
+  char text[sizeof words + 1] = {};
+  std::memcpy(text, words.data(), sizeof words);
+  std::string name = text;
+  const auto first = name.find_first_not_of(' ');
+  const auto last = name.find_last_not_of(' ');
+  return first == std::string::npos ? "unknown CPU" : name.substr(first, last - first + 1);
+}
+
+}  // namespace
+
+std::string_view to_string(CpuIsa isa) { return kIsaNames[static_cast<std::uint8_t>(isa)]; }
+std::string_view to_string(DeviceKind kind) { return kKindNames[static_cast<std::uint8_t>(kind)]; }
+
+CpuIsa detect_isa() {
+  // The builtins ask cpuid and the system's saved state (XGETBV) alike.
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
+    return CpuIsa::kPortable;
+  }
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512vnni");
+  if (!avx512) return CpuIsa::kAvx2;
+  return __builtin_cpu_supports("avx512bf16") ? CpuIsa::kAvx512Bf16 : CpuIsa::kAvx512;
+}
+
+Result<CpuIsa> parse_isa(std::string_view text) {
+  for (std::size_t index = 0; index < kIsaNames.size(); ++index) {
+    if (kIsaNames[index] == text) return static_cast<CpuIsa>(index);
+  }
+  return fail_param(ErrorCode::kInvalidArgument, "cpu",
+                    "\"{}\" is no set of CPU instructions; known are portable, avx2, avx512 and avx512_bf16", text);
+}
+
+Result<DeviceCaps> cpu_caps(CpuIsa isa) {
+  if (isa > detect_isa()) {
+    return fail_param(ErrorCode::kDeviceUnfit, "cpu", "this CPU does not have the instructions of {}; its best set is {}",
+                      to_string(isa), to_string(detect_isa()));
+  }
+  return DeviceCaps{.kind = DeviceKind::kCpu, .isa = isa, .name = processor_name()};
+}
+
+DeviceCaps reference_caps() { return {.kind = DeviceKind::kReference, .isa = CpuIsa::kPortable, .name = "reference"}; }
+
+}  // namespace pagoda::device
