@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "io/byte_source.h"
+#include "io/raw_config.h"
+#include "io/tensor_catalog.h"
+
+namespace pagoda::io {
+
+/// An opened model: its configuration, the list of its tensors, and access to their bytes. Knows no model family.
+/// Tensor bytes are read from the file when asked for; nothing is mapped or kept.
+class ModelFile {
+ public:
+  /// `files[entry.file_index]` holds the bytes of `entry`.
+  ModelFile(std::string container, RawConfig config, TensorCatalog tensors,
+            std::vector<std::unique_ptr<ByteSource>> files);
+
+  const std::string& path() const { return config_.source(); }
+  /// The kind of file, for people: "GGUF version 3".
+  const std::string& container() const { return container_; }
+  const RawConfig& config() const { return config_; }
+  const TensorCatalog& tensors() const { return tensors_; }
+
+  /// Rows `first_row` to `first_row + num_rows - 1` of a tensor of this catalog, as the file has them; `into` has just
+  /// `format->row_bytes(cols) * num_rows` bytes. May be called from several threads at once.
+  /// Errors: kFileUnreadable, kFileChanged.
+  Status read_rows(const TensorEntry& entry, std::int64_t first_row, std::int64_t num_rows,
+                   std::span<std::byte> into) const;
+  /// Any bytes of a tensor: `begin` counts from its first one.
+  Status read_bytes(const TensorEntry& entry, std::uint64_t begin, std::span<std::byte> into) const;
+
+ private:
+  std::string container_;
+  RawConfig config_;
+  TensorCatalog tensors_;
+  std::vector<std::unique_ptr<ByteSource>> files_;
+};
+
+/// Opens the model at `path`, a GGUF file. Everything else (a missing path, an empty file, a text file, a directory,
+/// a checkpoint of another kind) is refused with one sentence that says what is there: kFileNotFound, kFileEmpty,
+/// kFileUnreadable, kNotAModel, or one of the kGguf codes.
+Result<ModelFile> open_model(const std::string& path);
+
+/// The same for bytes in memory (tests).
+Result<ModelFile> open_gguf(std::unique_ptr<ByteSource> source);
+
+}  // namespace pagoda::io

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "quant/format.h"
+
+namespace pagoda::io {
+
+/// Where one tensor of a model lies. The reader has checked that its bytes are inside the file.
+struct TensorEntry {
+  std::string name;
+  const quant::Format* format = nullptr;
+  std::vector<std::int64_t> shape;  ///< row-major, 1 to 4 dimensions: the last one is contiguous. Each ≥ 0
+  std::int32_t file_index = 0;      ///< which of the model's files
+  std::uint64_t offset = 0;         ///< of the first byte, in that file
+  std::uint64_t bytes = 0;
+
+  std::int64_t cols() const { return shape.empty() ? 1 : shape.back(); }
+  /// The product of all dimensions but the last.
+  std::int64_t rows() const;
+};
+
+/// All tensors of a model, in the order of its files.
+class TensorCatalog {
+ public:
+  TensorCatalog() = default;
+  explicit TensorCatalog(std::vector<TensorEntry> entries);
+
+  std::span<const TensorEntry> entries() const { return entries_; }
+  std::size_t size() const { return entries_.size(); }
+  /// The tensor of that name, or null. Of two with one name (the readers refuse that) either.
+  const TensorEntry* find(std::string_view name) const;
+  /// A name that two tensors share, or null.
+  const std::string* duplicate() const;
+
+ private:
+  std::vector<TensorEntry> entries_;
+  std::vector<std::uint32_t> by_name_;  // indices of `entries_`, sorted by name
+};
+
+}  // namespace pagoda::io
