@@ -1,0 +1,78 @@
+// The root of everything: what the machine offers and what the process shares between models.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pagoda/types.h"
+
+namespace pagoda {
+
+enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
+
+/// Receives what the library has to say; may be called from any thread, several at once. Prompts and answers are never
+/// part of a message.
+using LogSink = std::function<void(LogLevel level, std::string_view message)>;
+
+/// All options have a default that suits one program on one machine.
+struct LibraryOptions {
+  /// Worker threads of each model on the CPU, the engine's own thread among them; 0: as many as this process may use.
+  int threads = 0;
+  /// "portable", "avx2", "avx512" or "avx512_bf16" forces a set of CPU instructions; empty: the best there is.
+  std::string cpu_isa;
+  /// Where compiled device kernels are kept, in a folder of the user's own; empty: they are not kept.
+  std::string cache_folder;
+  /// Empty: silence.
+  LogSink log;
+};
+
+/// A device that models can run on.
+struct DeviceInfo {
+  std::string id;            ///< as ModelOptions::device takes it: "cpu", "reference"
+  std::string name;          ///< of the processor, as it calls itself
+  std::string instructions;  ///< the CPU instruction set in use; empty for others
+  std::int64_t memory_bytes = 0;
+};
+
+/// What one open model takes, for the ledger.
+struct ModelMemory {
+  std::string path;
+  std::string device;
+  std::int64_t weight_bytes = 0;
+  std::int64_t cache_bytes = 0;
+  std::int64_t workspace_bytes = 0;
+};
+
+/// A handle; copies name the same library. It lives until the last copy and the last model of it are gone. Any thread
+/// may call any function.
+class Library {
+ public:
+  /// Errors: kInvalidArgument for a thread count or instruction set that does not exist, kDeviceUnfit for
+  /// instructions that this machine lacks.
+  static Result<Library> create(LibraryOptions options = {});
+
+  const LibraryOptions& options() const;
+
+  std::vector<DeviceInfo> devices() const;
+
+  /// The models that are open now, and the memory that each took.
+  std::vector<ModelMemory> models() const;
+
+  /// The version of this library, as "0.1.0".
+  static std::string_view version();
+
+  struct State;
+  /// For the library's own use.
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  explicit Library(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace pagoda

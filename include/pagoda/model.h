@@ -1,0 +1,126 @@
+// A model: opened once, asked by any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pagoda/generation.h"
+#include "pagoda/library.h"
+#include "pagoda/progress.h"
+#include "pagoda/request.h"
+#include "pagoda/stats.h"
+#include "pagoda/types.h"
+
+namespace pagoda {
+
+/// How exact the CPU computes: see `pagoda inspect --plan`.
+enum class Precision : std::uint8_t { kStandard, kHigh };
+
+constexpr std::string_view to_string(Precision precision) {
+  return precision == Precision::kStandard ? "standard" : "high";
+}
+
+/// How a model is opened. A value outside its range is kInvalidArgument and names the field.
+struct ModelOptions {
+  /// "auto", "cpu", "cuda", "cuda:N" or "reference" (every operation in double precision: slow, and the truth).
+  std::string device = "auto";
+  Precision precision = Precision::kStandard;
+  bool deterministic = false;  ///< GPU only: a row's bits never depend on its batch. The CPU is always so
+
+  /// Tokens of one sequence at most, prompt and answer; none: what the model was made for, or less if memory is short.
+  std::optional<std::int64_t> context;
+  std::string kv_dtype = "auto";  ///< "auto", "f16", "bf16" or "fp8_e4m3"
+  /// The size of the KV cache over all sequences, in tokens or in bytes (not both); none: room for one full context.
+  std::optional<std::int64_t> kv_tokens;
+  std::optional<std::int64_t> kv_bytes;
+  std::int64_t block_size = 16;               ///< tokens a block: a power of two from 8 to 256
+  std::optional<std::int64_t> prefill_chunk;  ///< prompt tokens a step at most, ≥ 1
+  std::int64_t max_running = 16;              ///< sequences that run at once, in [1, 1024]
+  std::int64_t max_queued = 1024;             ///< requests that wait; one more is kQueueFull
+
+  std::vector<std::string> ignore_keys;      ///< configuration keys of the file to pass over, by name
+  std::optional<std::string> chat_template;  ///< Jinja text that replaces the file's own template
+  bool weights = true;                       ///< false: header and tokenizer only; enough to tokenize and render
+  ProgressSink progress;                     ///< called while the model opens
+};
+
+/// What a model is and how it runs here.
+struct ModelInfo {
+  std::string path;
+  std::string name;          ///< the file's or folder's name without its ending
+  std::string architecture;  ///< as the file calls it
+  std::string format;        ///< the weights' format: that of most bytes
+  std::int64_t file_bytes = 0;
+  std::int64_t num_parameters = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t trained_context = 0;  ///< the context that the model was made for
+  bool has_chat_template = false;
+  std::vector<std::string> ignored_keys;  ///< of ModelOptions::ignore_keys, those that the file has
+
+  // The rest is filled only if the weights were loaded.
+  std::string device;       ///< "cpu" or "reference"
+  std::string device_name;  ///< the processor's own name
+  Precision precision = Precision::kStandard;
+  std::int32_t threads = 0;
+  std::int64_t context = 0;  ///< tokens of one sequence at most
+  std::string kv_dtype;
+  std::int64_t kv_tokens = 0;  ///< of all sequences together
+  std::int64_t kv_bytes = 0;
+  std::int64_t block_size = 0;
+  std::int64_t prefill_chunk = 0;
+  std::int64_t weight_bytes = 0;
+  double load_ms = 0;
+};
+
+struct TokenizeOptions {
+  bool special = false;  ///< the texts of control tokens count as those tokens
+  bool bos = false;      ///< add what the model asks for around raw text
+};
+
+/// A handle; copies name the same model, which closes with the last of them and of its generations and sessions.
+/// Any thread may call any function.
+class Model {
+ public:
+  /// Opens a GGUF file. Errors: ErrorKind::kUsage for options, kModel for the file, kDevice for the device; the
+  /// sentence names file, key or tensor. Nothing is left behind by an open that fails.
+  static Result<Model> open(const Library& library, const std::string& path, ModelOptions options = {});
+
+  const ModelInfo& info() const;
+
+  /// The ids of a text.
+  Result<std::vector<std::int32_t>> tokenize(std::string_view text, const TokenizeOptions& options = {}) const;
+
+  /// The text of ids, control tokens included, as valid UTF-8. An id outside the vocabulary is kInvalidArgument.
+  Result<std::string> detokenize(std::span<const std::int32_t> ids) const;
+
+  /// The prompt that the chat template makes. Errors: kTemplateMissing, kTemplateFailed with the template's words,
+  /// kTemplateLimit, kInvalidArgument for what is no JSON.
+  Result<std::string> render(const Chat& chat) const;
+
+  /// The prompt's ids, as `generate` would feed them.
+  Result<std::vector<std::int32_t>> prompt_ids(const Request& request) const;
+
+  /// Starts a request. Errors: kInvalidArgument and its kin for parameters out of range, kEmptyPrompt, kPromptTooLong
+  /// with both numbers (nothing is ever cut), kCacheCapacity, kQueueFull, kUnsupportedArgument if the model was opened
+  /// without weights; rendering's errors.
+  Result<Generation> generate(const Request& request) const;
+
+  Stats stats() const;
+
+  struct State;
+  /// For the library's own use.
+  explicit Model(std::shared_ptr<State> state);
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace pagoda
