@@ -1,0 +1,77 @@
+# The front door. Each target first installs the Debian packages it misses, and says nothing when nothing is missing.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+PROMPT ?= In two sentences: why is the sky blue?
+DEMO_MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
+GEMMA_MODEL := models/gemma-3-270m-q4_k_m.gguf
+PAGODA := build/release/bin/pagoda
+
+.PHONY: demo test test-all build model models bench sanitize fuzz format format-check layers lint release install clean deps deps-dev
+
+demo: build model
+	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)"
+
+deps:
+	@tools/install_packages.sh build
+
+deps-dev:
+	@tools/install_packages.sh build develop
+
+build: deps
+	@tools/build.sh release pagoda
+
+model: deps
+	@tools/fetch_model.sh smollm2
+
+models: model
+	@tools/fetch_model.sh gemma3
+
+test: deps model
+	@tools/build.sh release all
+	@ctest --test-dir build/release -L core --output-on-failure
+
+test-all: test models
+	@tools/fetch_test_data.sh
+	@ctest --test-dir build/release -L slow --output-on-failure
+
+# The parser, text and KV tests with the address and undefined-behaviour sanitizers.
+sanitize: deps model
+	@tools/build.sh asan test_base test_quant test_io test_text test_kv test_sched
+	@ctest --test-dir build/asan -R '^test_(base|quant|io|text|kv|sched)$$' --output-on-failure
+
+# The threads under the thread sanitizer.
+sanitize-threads: deps model
+	@tools/build.sh tsan test_base test_device test_engine
+	@ctest --test-dir build/tsan -R '^test_(base|device|engine)$$' --output-on-failure
+
+fuzz: deps-dev
+	@CXX=clang++ tools/build.sh fuzz
+	@for target in build/fuzz/bin/fuzz_*; do \
+	  "$$target" -max_total_time=60 -rss_limit_mb=512 -timeout=1 build/fuzz/new_inputs "tests/fuzz/corpus/$${target##*fuzz_}"; done
+
+bench: build models
+	@tools/bench.sh
+
+format: deps-dev
+	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+
+format-check: deps-dev
+	@git ls-files '*.h' '*.cc' | xargs clang-format --dry-run --Werror
+
+layers:
+	@python3 tools/check_layers.py
+
+lint: deps-dev
+	@tools/build.sh release pagoda
+	@git ls-files 'src/*.cc' 'apps/*.cc' | xargs clang-tidy -p build/release --quiet
+
+release: build
+	@strip -o build/pagoda $(PAGODA) && ls -l build/pagoda
+
+install: build
+	@cmake --install build/release
+
+clean:
+	@rm -rf build

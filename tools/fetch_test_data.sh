@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# Brings what only the slow tests read (other projects' vocabularies and chat templates) to models/, once.
+set -euo pipefail
+cd "$(dirname "$0")"
+for script in fetch_templates.sh fetch_vocabularies.sh; do "./$script"; done
