@@ -39,7 +39,7 @@ std::string_view to_string(Fault fault);
 /// An error (kInternal) whose message is the fault's name, a colon and the sentence with the values.
 template <class... Args>
 Error fault_error(Fault fault, fmt::format_string<Args...> text, Args&&... args) {
-  return fail(ErrorCode::kInternal, "{}: {}", to_string(fault), format(text, std::forward<Args>(args)...));
+  return fail(ErrorCode::kInternal, "{}: {}", to_string(fault), pagoda::format(text, std::forward<Args>(args)...));
 }
 
 }  // namespace pagoda::kv

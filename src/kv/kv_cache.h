@@ -28,8 +28,8 @@ struct CacheConfig {
 class CachedSequence {
  public:
   CachedSequence() = default;
-  CachedSequence(CachedSequence&& other) noexcept;
-  CachedSequence& operator=(CachedSequence&& other) noexcept;
+  CachedSequence(CachedSequence&& other) noexcept = default;   ///< leaves `other` not open
+  CachedSequence& operator=(CachedSequence&& other) noexcept;  ///< this one must not be open
   ~CachedSequence();
 
   bool open() const { return !tables_.empty(); }
@@ -94,10 +94,10 @@ class KvCache {
   /// ids.size() or later needs.
   void commit(CachedSequence& sequence, std::span<const std::int32_t> ids);
 
-  /// A second sequence over the same blocks. Shared blocks are always full, so that nobody writes into another's: it
-  /// has the whole blocks of the first `tokens` (≤ committed) tokens, and computes the rest itself. If a windowed group
-  /// has returned what position `tokens`, rounded down to a block, needs, it shares nothing.
-  CachedSequence fork(const CachedSequence& sequence, std::int64_t tokens);
+  /// A second sequence over the whole blocks that have been committed; it computes what follows them itself. Shared
+  /// blocks are always full, so nobody writes into another's. If a windowed group has returned a block that the
+  /// position after them needs, it shares nothing; `open` may then still find them as a prefix.
+  CachedSequence fork(const CachedSequence& sequence);
 
   /// Gives everything back. No step in flight may name the sequence's blocks. A sequence that is not open is left
   /// alone.
@@ -117,7 +117,21 @@ class KvCache {
   void verify() const;
 
  private:
+  struct Link {  // of a chain of keys
+    Digest key;
+    std::int32_t entry;
+  };
+
   explicit KvCache(CacheConfig config);
+
+  std::int64_t find_prefix(const OpenRequest& request);  // its length in blocks; leaves its chain in links_
+  Status check_room(const OpenRequest& request, std::int64_t blocks) const;
+  BlockId prefix_block(std::size_t group, std::int64_t index) const;
+  template <class BlockAt>
+  CachedSequence share(std::int64_t blocks, BlockAt block_at);
+  void evict(std::size_t group, std::int64_t needed);
+  void publish(CachedSequence& sequence, std::span<const std::int32_t> ids, std::int64_t full_blocks);
+  void return_before(CachedSequence& sequence, std::size_t group, std::int64_t block);
 
   std::vector<GroupConfig> configs_;
   std::vector<BlockPool> pools_;  // one a group
@@ -127,6 +141,11 @@ class KvCache {
   bool keep_prefixes_ = true;
   std::int64_t sequences_ = 0;
   PrefixCounters counters_;
+
+  // Kept from call to call for their memory.
+  std::vector<Link> links_;         // the root, then one a block found
+  std::vector<std::int64_t> runs_;  // one a group: blocks in a row that it has, up to the one looked at
+  std::vector<BlockId> row_;        // one a group
 };
 
 }  // namespace pagoda::kv
