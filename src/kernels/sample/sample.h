@@ -44,9 +44,9 @@ struct SeenToken {
 
 /// What changes a row's logits before a token is drawn.
 struct LogitChanges {
-  std::span<const std::pair<std::int32_t, float>> bias;
-  std::span<const SeenToken> seen;       ///< each id at most once; read only if the settings penalise
-  std::span<const std::int32_t> masked;  ///< ids that may not be drawn now
+  std::span<const std::pair<std::int32_t, float>> bias = {};
+  std::span<const SeenToken> seen = {};       ///< each id at most once; read only if the settings penalise
+  std::span<const std::int32_t> masked = {};  ///< ids that may not be drawn now
 };
 
 /// What one pass over a row finds.
