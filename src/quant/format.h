@@ -11,9 +11,9 @@ namespace pagoda::quant {
 /// One format of the list in formats.h. Descriptors have static storage; formats are compared by address.
 /// A row of `cols` elements is `cols / block_elements` blocks, one after the other, with no padding between rows.
 struct Format {
-  std::string_view name;             ///< on the command line and in results: "q4_1"
-  std::int32_t gguf_type = -1;       ///< its number in GGUF files; -1: GGUF has none
-  std::int64_t block_elements = 1;   ///< elements of a row that share one block
+  std::string_view name;            ///< on the command line and in results: "q4_1"
+  std::int32_t gguf_type = -1;      ///< its number in GGUF files; -1: GGUF has none
+  std::int64_t block_elements = 1;  ///< elements of a row that share one block
   std::int64_t block_bytes = 0;
 
   /// Decodes `cols` elements (a multiple of block_elements) to the exact value each stands for, rounded to float once

@@ -1,0 +1,31 @@
+// Q5_0: 32 elements in 22 bytes, w = scale·(q - 16) with q in 0 … 31.
+//
+//   byte 0     2                6                           22
+//        | d    | h0 … h31       | q0|q16 q1|q17 … q15|q31    |
+//
+// d (scale) is binary16; bit i of the little-endian 32-bit h is bit 4 of element i. Of the lower four bits, the low
+// nibble of byte j is element j's, the high one element j + 16's.
+// Source: the GGML quantisation formats as the `gguf` reference reader (0.19) decodes them.
+#pragma once
+
+#include "base/numbers.h"
+
+namespace pagoda::quant {
+
+struct Q5_0 {
+  static constexpr char kName[] = "q5_0";
+  static constexpr int kGgufType = 6;
+  static constexpr int kBlockElements = 32;
+  struct Block {
+    std::uint16_t scale;
+    std::uint8_t high_bits[4];
+    std::uint8_t codes[16];
+  };
+  static PAGODA_SHARED float decode(const Block& block, int element) {
+    const int low = element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
+    const int high = (block.high_bits[element / 8] >> (element % 8)) & 1;
+    return f16_to_float(block.scale) * static_cast<float>((low | high << 4) - 16);
+  }
+};
+
+}  // namespace pagoda::quant

@@ -1,0 +1,156 @@
+// Every format against blocks that the reference reader decoded (tools/make_quant_goldens.py), bit for bit.
+#include "quant/formats.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <vector>
+
+#include "quant/format.h"
+
+namespace pagoda::quant {
+namespace {
+
+struct Golden {
+  std::int64_t num_blocks = 0;
+  std::vector<std::byte> blocks;
+  std::vector<std::uint32_t> bits;  // of each element's value
+};
+
+Golden read_golden(const Format& format) {
+  Golden golden;
+  std::ifstream file(PAGODA_SOURCE_DIR "/tests/golden/quant/" + std::string(format.name) + ".bin", std::ios::binary);
+  std::uint32_t count = 0;
+  file.read(reinterpret_cast<char*>(&count), sizeof count);
+  if (!file) return golden;
+  golden.num_blocks = count;
+  golden.blocks.resize(static_cast<std::size_t>(count * format.block_bytes));
+  golden.bits.resize(static_cast<std::size_t>(count * format.block_elements));
+  file.read(reinterpret_cast<char*>(golden.blocks.data()), static_cast<std::streamsize>(golden.blocks.size()));
+  file.read(reinterpret_cast<char*>(golden.bits.data()), static_cast<std::streamsize>(golden.bits.size() * 4));
+  EXPECT_TRUE(file.good() && file.peek() == std::ifstream::traits_type::eof()) << format.name;
+  return golden;
+}
+
+/// Index of the first element whose bits differ; -1 if none does.
+std::int64_t first_difference(const std::vector<float>& values, const std::vector<std::uint32_t>& bits) {
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(values[i]) != bits[i]) return static_cast<std::int64_t>(i);
+  }
+  return -1;
+}
+
+std::vector<float> decode(const Format& format, const std::vector<std::byte>& blocks, std::int64_t cols) {
+  std::vector<float> values(static_cast<std::size_t>(cols));
+  format.decode_row(blocks.data(), cols, values.data());
+  return values;
+}
+
+TEST(Formats, DecodeLikeTheReferenceBitForBit) {
+  int compared = 0;
+  for (const Format* format : all_formats()) {
+    if (format->name == "f32") continue;  // its bytes are its values
+    const Golden golden = read_golden(*format);
+    ASSERT_GT(golden.num_blocks, 10) << "no golden file for " << format->name;
+    const auto values = decode(*format, golden.blocks, golden.num_blocks * format->block_elements);
+    const std::int64_t at = first_difference(values, golden.bits);
+    EXPECT_EQ(at, -1) << format->name << ": block " << at / format->block_elements << " element "
+                      << at % format->block_elements << " is " << values[static_cast<std::size_t>(at)];
+    ++compared;
+  }
+  EXPECT_EQ(compared, 15);
+}
+
+// Each single bit of a block matters: the comparison above would see any bit that decode misreads.
+TEST(Formats, GoldenComparisonSeesEveryBitOfABlock) {
+  for (const Format* format : all_formats()) {
+    if (format->name == "f32") continue;
+    const Golden golden = read_golden(*format);
+    std::set<std::size_t> blind;
+    for (std::size_t bit = 0; bit < static_cast<std::size_t>(format->block_bytes) * 8; ++bit) blind.insert(bit);
+    for (std::int64_t block = 0; block < golden.num_blocks && !blind.empty(); ++block) {
+      const auto* begin = golden.blocks.data() + block * format->block_bytes;
+      const std::vector<std::byte> intact(begin, begin + format->block_bytes);
+      const auto* bits = golden.bits.data() + block * format->block_elements;
+      const std::vector<std::uint32_t> wanted(bits, bits + format->block_elements);
+      std::erase_if(blind, [&](std::size_t bit) {
+        auto broken = intact;
+        broken[bit / 8] ^= std::byte{1} << (bit % 8);
+        return first_difference(decode(*format, broken, format->block_elements), wanted) >= 0;
+      });
+    }
+    EXPECT_TRUE(blind.empty()) << format->name << ": nothing changes with bit " << *blind.begin();
+  }
+}
+
+// CASES G3: element j is the low nibble of byte j, element j + 16 the high one; never neighbours in one byte.
+TEST(Formats, NibblesOfHalvesNotOfNeighbours) {
+  const auto swapped = [](std::vector<std::byte> block, std::size_t codes) {  // the same codes as neighbours
+    std::vector<int> code(32);
+    for (std::size_t i = 0; i < 16; ++i) {
+      code[i] = std::to_integer<int>(block[codes + i] & std::byte{15});
+      code[i + 16] = std::to_integer<int>(block[codes + i] >> 4);
+    }
+    for (std::size_t i = 0; i < 16; ++i) block[codes + i] = static_cast<std::byte>(code[2 * i] | code[2 * i + 1] << 4);
+    return block;
+  };
+  for (const char* name : {"q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4"}) {
+    const Format& format = *find_format(name);
+    const Golden golden = read_golden(format);
+    const auto codes = static_cast<std::size_t>(format.block_bytes - 16);
+    const std::int64_t last = golden.num_blocks - 1;  // its scale is a random finite number
+    const auto* begin = golden.blocks.data() + last * format.block_bytes;
+    const std::vector<std::byte> block(begin, begin + format.block_bytes);
+    const auto* bits = golden.bits.data() + last * format.block_elements;
+    const std::vector<std::uint32_t> wanted(bits, bits + format.block_elements);
+    EXPECT_EQ(first_difference(decode(format, block, 32), wanted), -1) << name;
+    EXPECT_GE(first_difference(decode(format, swapped(block, codes), 32), wanted), 0)
+        << name << ": the test cannot tell a swapped order";
+  }
+}
+
+TEST(Formats, NibbleOrderOfDistinctCodes) {
+  Q4_0::Block block{.scale = 0x3c00, .codes = {}};  // scale 1
+  for (int i = 0; i < 16; ++i) block.codes[i] = static_cast<std::uint8_t>(i | (15 - i) << 4);
+  for (int i = 0; i < 16; ++i) {
+    EXPECT_EQ(Q4_0::decode(block, i), static_cast<float>(i - 8));
+    EXPECT_EQ(Q4_0::decode(block, i + 16), static_cast<float>(7 - i));
+  }
+}
+
+// CASES G4: the ends of E8M0. The reference gives 255 a value; refusing it is the loader's business.
+TEST(Formats, Mxfp4ScaleBytes) {
+  Mxfp4::Block block{.exponent = 0, .codes = {0x2a}};  // element 0: code 10, -1; element 16: code 2, 1
+  const auto at = [&](std::uint8_t exponent) {
+    block.exponent = exponent;
+    return Mxfp4::decode(block, 16);
+  };
+  EXPECT_EQ(at(0), 0x1p-127f);
+  EXPECT_EQ(at(1), 0x1p-126f);
+  EXPECT_EQ(at(125), 0.25f);
+  EXPECT_EQ(at(127), 1.0f);
+  EXPECT_EQ(at(254), 0x1p127f);
+  EXPECT_EQ(Mxfp4::decode(block, 0), -0x1p127f);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(Mxfp4::decode(block, 1)), 0u) << "zero has no sign";
+}
+
+TEST(Formats, ListIsConsistent) {
+  std::set<std::string_view> names;
+  std::set<int> types;
+  for (const Format* format : all_formats()) {
+    EXPECT_TRUE(names.insert(format->name).second) << format->name;
+    EXPECT_TRUE(types.insert(format->gguf_type).second) << format->name;
+    EXPECT_EQ(find_format(format->name), format);
+    EXPECT_EQ(find_gguf_type(format->gguf_type), format);
+    EXPECT_EQ(format->row_bytes(format->block_elements * 3), format->block_bytes * 3);
+  }
+  EXPECT_EQ(names.size(), 16u);
+  EXPECT_EQ(find_format("q4_7"), nullptr);
+  EXPECT_EQ(find_gguf_type(-1), nullptr);
+}
+
+}  // namespace
+}  // namespace pagoda::quant
