@@ -1,0 +1,85 @@
+// The plan: for each stage of each layer the candidate that will run it, for each weight the layout it is stored in,
+// and the memory all of it takes. A pure function of spec, formats, device and options: made without weights and
+// without the device, so that it is shown (`inspect --plan`) and tested for any machine on any machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/caps.h"
+#include "kernels/arithmetic.h"
+#include "kernels/kv_store/kv_layout.h"
+#include "kernels/linear/layout.h"
+#include "model/binding.h"
+#include "model/model_spec.h"
+
+namespace pagoda::model {
+
+/// A part of a model that is spread over devices; 0 of 1 is all of it, and all there is today.
+struct Shard {
+  std::int32_t rank = 0;
+  std::int32_t world = 1;
+};
+
+enum class KvDType : std::uint8_t { kAuto, kF16, kBf16 };
+
+/// "auto", "f16", "bf16"; fp8_e4m3 is kUnsupportedArgument on a host, another word kInvalidArgument.
+Result<KvDType> parse_kv_dtype(std::string_view text);
+
+struct PlanOptions {
+  kernels::Precision precision = kernels::Precision::kStandard;  ///< of a CPU; the reference is always exact
+  KvDType kv_dtype = KvDType::kAuto;                             ///< f16 on the CPU, double on the reference
+  std::int32_t block_size = 16;                                  ///< tokens of a page: a power of two from 8 to 256
+  std::int64_t context = 0;            ///< the most tokens of a sequence; 0: what the model was made for
+  std::int32_t max_step_tokens = 576;  ///< of a step, all rows together
+  std::int32_t max_rows = 16;          ///< sequences of a step
+  std::int32_t workers = 1;            ///< threads of the host's pool
+  std::int32_t head_rows = 16;         ///< tokens whose logits exist at once
+  Shard shard;
+};
+
+/// How one weight is stored.
+struct WeightPlan {
+  BoundTensor tensor;
+  const kernels::Layout* layout = nullptr;  ///< null: small, widened to float (norms, biases)
+  std::int64_t bytes = 0;                   ///< in memory
+};
+
+/// Who computes one stage of one layer.
+struct StagePlan {
+  std::string stage;       ///< "attention_in"
+  std::int32_t layer = 0;  ///< -1: of no layer
+  std::string candidate;
+  std::string reason;  ///< one sentence
+  std::int64_t scratch_bytes = 0;
+};
+
+struct Plan {
+  ModelSpec spec;
+  device::DeviceCaps caps;
+  PlanOptions options;  ///< with `context` resolved
+  kernels::Precision precision = kernels::Precision::kStandard;
+  tensor::DType activation = tensor::DType::kF32;
+  tensor::DType kv_dtype = tensor::DType::kF16;
+  std::vector<WeightPlan> weights;            ///< as the binding's; the tied head's is the embedding's
+  std::vector<StagePlan> stages;              ///< embed, each layer's stages in order, head, sample
+  std::vector<kernels::KvLayout> kv_layouts;  ///< one a layer
+  std::int64_t weight_bytes = 0;
+  std::int64_t activation_bytes = 0;  ///< all buffers of a step
+  std::int64_t scratch_bytes = 0;     ///< one workspace for the largest stage
+
+  /// Of all layers of one cache group together, keys and values.
+  std::int64_t bytes_per_block(std::int32_t cache_group) const;
+};
+
+/// Errors: kInvalidArgument (an option out of its range, its flag in Error::param); kFormatUnsupported, a weight that
+/// no candidate reads; kDeviceUnfit.
+Result<Plan> make_plan(const ModelSpec& spec, const Binding& binding, const device::DeviceCaps& caps,
+                       const PlanOptions& options);
+
+/// One line for each group of stages with the same choice, weights by layout, memory: what `inspect --plan` prints.
+std::vector<std::string> describe(const Plan& plan);
+
+}  // namespace pagoda::model
