@@ -1,0 +1,172 @@
+// How jobs come in and go out.
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/engine.h"
+
+namespace pagoda::engine {
+namespace {
+
+FinishReason wish_of(const Job& job, Clock::time_point) { return job.asked(); }
+
+FinishReason overdue(const Job& job, Clock::time_point now) {
+  const auto& deadline = job.submission().deadline;
+  return deadline && now >= *deadline ? FinishReason::kError : FinishReason::kNone;
+}
+
+std::optional<Error> error_of(FinishReason reason) {
+  if (reason == FinishReason::kCancelled) return fail(ErrorCode::kCancelled, "the request was cancelled");
+  if (reason == FinishReason::kError) return fail(ErrorCode::kDeadlineExceeded, "the request's deadline has passed");
+  return std::nullopt;
+}
+
+}  // namespace
+
+/// Takes what other threads left: requests, wishes. False when the thread is to end.
+bool Engine::take_in() {
+  bool stopping = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    attention_.store(false, std::memory_order_relaxed);
+    incoming_.swap(inbox_);
+    stopping = stopping_;
+  }
+  for (Follower& follower : incoming_) {
+    ++counts_.accepted;
+    const auto& deadline = follower.job->submission().deadline;
+    if (deadline && (!next_deadline_ || *deadline < *next_deadline_)) next_deadline_ = deadline;
+    if (follower.leader == nullptr) {
+      add(follower.job);
+    } else {
+      followers_.push_back(std::move(follower));
+    }
+  }
+  incoming_.clear();
+  end_where(wish_of);
+  return !stopping;
+}
+
+void Engine::add(const std::shared_ptr<Job>& job) {
+  const Submission& wanted = job->submission();
+  sched::Request request{.prompt = wanted.prompt,
+                         .max_new_tokens = job->most_ids(),
+                         .stop_ids = wanted.stop_ids,
+                         .priority = wanted.priority,
+                         .cache_salt = wanted.cache_salt};
+  request.choice = wanted.choice;
+  if (wanted.on_logits) {
+    request.prompt_want = sched::Want::kLogits;
+  } else if (wanted.prompt_best) {
+    request.prompt_want = sched::Want::kPromptLogprobs;
+  }
+  const Result<sched::SequenceId> sequence = scheduler_->add(std::move(request));
+  if (!sequence.ok()) {
+    return close_unstarted(job, FinishReason::kError, sequence.error());
+  }
+  active_.emplace(*sequence, Active{.job = job, .ending = {}});
+  counts_.prompt_tokens += std::ssize(wanted.prompt);
+}
+
+/// Ends every job for which `reason` gives one, wherever it stands.
+void Engine::end_where(FinishReason (*reason)(const Job& job, Clock::time_point now)) {
+  const Clock::time_point now = Clock::now();
+  for (Entry entry = active_.begin(); entry != active_.end();) {
+    const Entry current = entry++;
+    const FinishReason finish = reason(*current->second.job, now);
+    if (finish != FinishReason::kNone) stop_sequence(current, finish, error_of(finish));
+  }
+  std::erase_if(followers_, [&](Follower& follower) {
+    const FinishReason finish = reason(*follower.job, now);
+    if (finish == FinishReason::kNone) return false;
+    close_unstarted(follower.job, finish, error_of(finish));
+    return true;
+  });
+}
+
+void Engine::end_overdue() {
+  end_where(overdue);
+  next_deadline_.reset();
+  const auto remember = [this](const Job& job) {
+    const auto& deadline = job.submission().deadline;
+    if (deadline && (!next_deadline_ || *deadline < *next_deadline_)) next_deadline_ = deadline;
+  };
+  for (const auto& [sequence, active] : active_) remember(*active.job);
+  for (const Follower& follower : followers_) remember(*follower.job);
+}
+
+/// A leader's first id means that its prompt is in the cache.
+void Engine::release_followers() {
+  std::erase_if(followers_, [this](const Follower& follower) {
+    const bool gone = std::ranges::none_of(active_, [&](const auto& it) { return it.second.job == follower.leader; });
+    if (!gone && follower.leader->num_ids() == 0) return false;
+    add(follower.job);
+    return true;
+  });
+}
+
+/// Ends a sequence that the scheduler would go on with.
+void Engine::stop_sequence(Entry entry, FinishReason reason, std::optional<Error> error) {
+  const sched::SequenceId id = entry->first;
+  if (const sched::Sequence* sequence = scheduler_->find(id)) {
+    entry->second.ending.usage = {.prompt_tokens = sequence->prompt_tokens,
+                                  .cached_tokens = sequence->cached_tokens,
+                                  .completion_tokens = sequence->new_tokens()};
+  }
+  scheduler_->finish(id, reason);
+  retire(entry, reason, std::move(error));
+}
+
+void Engine::retire(Entry entry, FinishReason reason, std::optional<Error> error) {
+  Active active = std::move(entry->second);
+  active_.erase(entry);
+  active.ending.finish = reason;
+  active.ending.error = std::move(error);
+  count_end(active.ending);
+  closed_.push_back(std::move(active));
+}
+
+/// Ends a job that the scheduler has never seen.
+void Engine::close_unstarted(const std::shared_ptr<Job>& job, FinishReason reason, std::optional<Error> error) {
+  Active active{.job = job, .ending = {}};
+  active.ending.finish = reason;
+  active.ending.error = std::move(error);
+  count_end(active.ending);
+  closed_.push_back(std::move(active));
+}
+
+void Engine::count_end(const Ending& ending) {
+  counts_.cached_tokens += ending.usage.cached_tokens;
+  if (ending.finish == FinishReason::kCancelled) {
+    ++counts_.cancelled;
+  } else if (ending.error) {
+    ++(ending.error->code == ErrorCode::kDeadlineExceeded ? counts_.cancelled : counts_.failed);
+  } else {
+    ++counts_.finished;
+  }
+}
+
+/// The end of everything: no job is left without its last word.
+void Engine::close_all(FinishReason reason, const Error& error) {
+  while (!active_.empty()) stop_sequence(active_.begin(), reason, error);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!lost_) lost_ = error;
+    incoming_.swap(inbox_);
+  }
+  for (auto* list : {&followers_, &incoming_}) {
+    for (Follower& follower : *list) {
+      close_unstarted(follower.job, reason, error);
+    }
+    list->clear();
+  }
+  flush_closed();
+}
+
+/// No step can run any more. The scheduler is left as it is: what it holds dies with it.
+void Engine::die(Error error) {
+  dead_ = true;
+  while (!active_.empty()) retire(active_.begin(), FinishReason::kError, error);
+  close_all(FinishReason::kError, error);
+}
+
+}  // namespace pagoda::engine

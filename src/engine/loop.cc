@@ -1,0 +1,221 @@
+// The engine's thread: take what came in, compose and run a step, hand out what it brought.
+#include <exception>
+#include <new>
+
+#include "base/check.h"
+#include "engine/engine.h"
+
+namespace pagoda::engine {
+namespace {
+
+constexpr auto kPublishEvery = std::chrono::milliseconds(20);
+
+}  // namespace
+
+/// One of the places where exceptions end: what memory or a third party throws becomes the error of every job.
+void Engine::loop() {
+  try {
+    while (step()) {
+    }
+    while (!dead_ && !in_flight_.empty()) finish_step();
+    close_all(FinishReason::kCancelled, fail(ErrorCode::kCancelled, "the model was closed"));
+  } catch (const std::bad_alloc&) {
+    die(fail(ErrorCode::kOutOfMemory, "the engine ran out of memory"));
+  } catch (const std::exception& exception) {
+    die(fail(ErrorCode::kInternal, "the engine stopped: {}", exception.what()));
+  }
+}
+
+/// False when the thread is to end.
+bool Engine::step() {
+  if (attention_.load(std::memory_order_acquire) && !take_in()) return false;
+  if (dead_) {
+    flush_closed();
+    sleep();
+    return true;
+  }
+  const Clock::time_point begin = Clock::now();
+  if (next_deadline_ && begin >= *next_deadline_) end_overdue();
+  start_steps();
+  const bool worked = !in_flight_.empty();
+  if (worked) {
+    finish_step();
+    counts_.busy_ms += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  }
+  if (!followers_.empty()) release_followers();
+  flush_closed();
+  if (!worked) wait_for_work();
+  return true;
+}
+
+void Engine::start_steps() {
+  while (std::ssize(in_flight_) < options_.limits.steps_in_flight) {
+    const sched::Batch* batch = scheduler_->next();
+    if (batch == nullptr) return;
+    const Clock::time_point now = Clock::now();
+    for (const sched::Admission& admission : batch->admitted) set_slot(admission);
+    for (const sched::Row& row : batch->rows) {
+      const Entry entry = active_.find(row.sequence);
+      if (entry != active_.end() && entry->second.ending.started == Clock::time_point{}) {
+        entry->second.ending.started = now;
+      }
+    }
+    const Status submitted = runner_->submit(*batch);
+    in_flight_.push_back({.batch = batch, .error = {}});
+    if (!submitted.ok()) in_flight_.back().error = submitted.error();
+  }
+}
+
+void Engine::set_slot(const sched::Admission& admission) {
+  char& set = slot_set_[static_cast<std::size_t>(admission.slot)];
+  if (set != 0) runner_->clear_slot(admission.slot);
+  set = 1;
+  const sched::Sequence* sequence = scheduler_->find(admission.sequence);
+  const Entry entry = active_.find(admission.sequence);
+  PAGODA_CHECK(sequence != nullptr && entry != active_.end(), "sequence {}", admission.sequence);
+  const Submission& wanted = entry->second.job->submission();
+  const Status status = runner_->set_slot(admission.slot, {.sampling = &wanted.sampling,
+                                                           .seed = wanted.seed,
+                                                           .choice = wanted.choice,
+                                                           .tokens = sequence->tokens,
+                                                           .prompt_tokens = sequence->prompt_tokens,
+                                                           .end_ids = wanted.stop_ids,
+                                                           .prompt_best = wanted.prompt_best.value_or(0)});
+  if (status.ok()) return;
+  // The step is composed already: the row runs with defaults, and its result is dropped.
+  const SamplingParams defaults;
+  const Status plain = runner_->set_slot(
+      admission.slot,
+      {.sampling = &defaults, .tokens = sequence->tokens, .prompt_tokens = sequence->prompt_tokens, .end_ids = {}});
+  PAGODA_CHECK(plain.ok(), "the runner refuses default parameters: {}", plain.error().message);
+  stop_sequence(entry, FinishReason::kError, status.error());
+}
+
+void Engine::finish_step() {
+  const StepInFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  const std::int64_t number = step.batch->step;
+  if (step.error) return abandon_step(number, *step.error);
+  const Result<runtime::StepResult> fetched = runner_->fetch();
+  if (!fetched.ok()) return abandon_step(number, fetched.error());
+  PAGODA_CHECK(fetched->step == number && fetched->rows.size() == step.batch->rows.size(), "step {} of {} rows, not {}",
+               fetched->step, fetched->rows.size(), number);
+  read_results(*step.batch, fetched->rows);
+  take_outcomes(fetched->rows, scheduler_->complete(number, ids_));
+  if (options_.verify_cache) cache_.verify();
+}
+
+/// Before the step is completed: collects the ids, hands out what prompts asked for, ends sequences whose logits are no
+/// numbers.
+void Engine::read_results(const sched::Batch& batch, std::span<const runtime::RowResult> results) {
+  ids_.clear();
+  drawings_.clear();
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    const sched::Row& row = batch.rows[r];
+    const runtime::RowResult& result = results[r];
+    if (row.wants_id) {
+      ids_.push_back(result.non_finite ? sched::kNoToken : result.id);
+      drawings_.push_back({.sequence = row.sequence, .row = r});
+    }
+    const Entry entry = active_.find(row.sequence);
+    if (entry == active_.end()) continue;
+    if (result.non_finite) {
+      ++counts_.non_finite_rows;
+      stop_sequence(
+          entry, FinishReason::kError,
+          fail(ErrorCode::kNonFiniteLogits, "the model's logits at position {} are not finite", row.end() - 1));
+    } else if (row.want != sched::Want::kNothing) {
+      read_prompt(row, result, entry);
+    }
+  }
+}
+
+void Engine::read_prompt(const sched::Row& row, const runtime::RowResult& result, Entry entry) {
+  Job& job = *entry->second.job;
+  const Submission& wanted = job.submission();
+  const std::int64_t prompt = std::ssize(wanted.prompt);
+  const std::int64_t first = row.start + row.want_from;
+  if (row.want == sched::Want::kLogits) {
+    const auto vocab = static_cast<std::size_t>(vocab_);
+    for (std::int64_t i = 0; i < row.count - row.want_from && first + i < prompt; ++i) {
+      if (first + i < entry->second.logits_given) continue;  // it was preempted, and computes them again
+      ++entry->second.logits_given;
+      if (wanted.on_logits(first + i, result.logits.subspan(static_cast<std::size_t>(i) * vocab, vocab))) continue;
+      return stop_sequence(entry, FinishReason::kCancelled, fail(ErrorCode::kCancelled, "the reader wants no more"));
+    }
+    return;
+  }
+  const auto best = static_cast<std::size_t>(wanted.prompt_best.value_or(0));
+  for (std::int64_t i = 0; i < row.count - row.want_from && first + i + 1 < prompt; ++i) {
+    if (first + i < job.num_prompt_scores()) continue;
+    const auto at = static_cast<std::size_t>(i);
+    job.push_prompt_score(result.target_logprobs[at], result.target_best.subspan(at * best, best));
+  }
+  job.notify();
+}
+
+void Engine::take_outcomes(std::span<const runtime::RowResult> results, std::span<const sched::Outcome> outcomes) {
+  const Clock::time_point now = Clock::now();
+  std::size_t drawing = 0;
+  for (const sched::Outcome& outcome : outcomes) {
+    const Entry entry = active_.find(outcome.sequence);
+    PAGODA_CHECK(entry != active_.end(), "an outcome for sequence {}, which has ended", outcome.sequence);
+    Active& active = entry->second;
+    active.ending.usage = outcome.usage;
+    if (outcome.id != sched::kNoToken) {
+      while (drawing < drawings_.size() && drawings_[drawing].sequence != outcome.sequence) ++drawing;
+      PAGODA_CHECK(drawing < drawings_.size(), "no row for sequence {}", outcome.sequence);
+      const runtime::RowResult& result = results[drawings_[drawing].row];
+      active.job->push(outcome.id, result.logprob, result.best);
+      if (active.job->num_ids() == 1) active.ending.first_id = now;
+      active.ending.last_id = now;
+      ++counts_.ids;
+    }
+    if (outcome.finish != FinishReason::kNone) {
+      retire(entry, outcome.finish, {});
+    } else if (outcome.id != sched::kNoToken) {
+      active.job->notify();
+    }
+  }
+}
+
+/// A step that failed ends its own sequences; a lost device ends everything.
+void Engine::abandon_step(std::int64_t number, const Error& error) {
+  for (const sched::Outcome& outcome : scheduler_->abandon(number)) {
+    const Entry entry = active_.find(outcome.sequence);
+    if (entry == active_.end()) continue;
+    entry->second.ending.usage = outcome.usage;
+    retire(entry, FinishReason::kError, error);
+  }
+  if (kind_of(error.code) == ErrorKind::kDevice) die(error);
+}
+
+void Engine::wait_for_work() {
+  if (!scheduler_->idle()) {  // requests wait for blocks that a step's end will bring
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    return;
+  }
+  for (std::size_t slot = 0; slot < slot_set_.size(); ++slot) {
+    if (slot_set_[slot] != 0) runner_->clear_slot(static_cast<std::int32_t>(slot));
+    slot_set_[slot] = 0;
+  }
+  publish();
+  sleep();
+}
+
+void Engine::sleep() {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [this] { return attention_.load(std::memory_order_acquire); });
+}
+
+void Engine::flush_closed() {
+  if (!closed_.empty() || Clock::now() - published_at_ >= kPublishEvery) publish();
+  for (Active& active : closed_) {
+    pending_.fetch_sub(1, std::memory_order_relaxed);
+    active.job->close(std::move(active.ending));
+    active.job->notify();
+  }
+  closed_.clear();
+}
+
+}  // namespace pagoda::engine
