@@ -24,7 +24,8 @@ struct Row {
   bool first_id_on_device = false;  ///< the first token is what the previous step drew for this slot (tokens says
                                     ///< kNoToken); only when two steps are in flight
   Want want = Want::kNothing;
-  std::int32_t want_from = 0;  ///< `want` holds for tokens [want_from, count) of the row
+  std::int32_t want_from = 0;  ///< `want` holds for tokens [want_from, want_to) of the row; none if they are equal
+  std::int32_t want_to = 0;
 
   std::int64_t end() const { return start + count; }  ///< keys that the last token sees in a full group
 };
@@ -54,9 +55,10 @@ struct Batch {
   std::int64_t step = 0;  ///< ascending by one
   std::vector<Row> rows;  ///< decodes, then prefills; no sequence twice
   std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> targets;  ///< the id after each token, where the row wants kPromptLogprobs; else kNoToken
-  std::vector<Group> groups;          ///< as KvCache::groups()
-  std::vector<Admission> admitted;    ///< in no order with the rows; a sequence may get its first row in a later step
+  std::vector<std::int32_t>
+      targets;                      ///< the id after each token, where kPromptLogprobs are wanted of it; else kNoToken
+  std::vector<Group> groups;        ///< as KvCache::groups()
+  std::vector<Admission> admitted;  ///< in no order with the rows; a sequence may get its first row in a later step
 
   std::span<const std::int32_t> row_tokens(const Row& row) const {
     return std::span(tokens).subspan(static_cast<std::size_t>(row.token_offset), static_cast<std::size_t>(row.count));

@@ -9,7 +9,7 @@ namespace pagoda::sched {
 using RequestId = std::int64_t;   ///< the caller's own number; the scheduler only hands it back
 using SequenceId = std::int64_t;  ///< given by Scheduler::add, ascending, never used again
 
-/// What a row brings back for its tokens from `want_from` on, besides an id.
+/// What a row brings back for some of its tokens, besides the id drawn after the last.
 enum class Want : std::uint8_t {
   kNothing,
   kPromptLogprobs,  ///< for each token the log-probability of the token that follows it (Batch::targets), best k beside

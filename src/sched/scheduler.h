@@ -48,7 +48,6 @@ struct SchedulerStats {
   std::int64_t waiting = 0;
   std::int64_t running = 0;
   std::int64_t steps = 0;
-  std::int64_t prompt_tokens_computed = 0;
   std::int64_t new_tokens = 0;
   std::int64_t finished = 0;
   std::int64_t cancelled = 0;  ///< by finish()
@@ -72,7 +71,7 @@ class Scheduler {
 
   Scheduler(Scheduler&&) noexcept = default;
   Scheduler& operator=(Scheduler&&) = delete;
-  ~Scheduler();
+  ~Scheduler();  ///< gives everything back; no step may be in flight
 
   /// Queues a request. Errors: kEmptyPrompt; kInvalidArgument; kPromptTooLong, with both numbers; kCacheCapacity, it
   /// can never fit; kQueueFull. A full cache is no error: the request waits.
@@ -116,31 +115,46 @@ class Scheduler {
 
   // Composing a step (compose.cc).
   void compose(Step& step);
-  void admit(Step& step);
-  bool admit_first(Step& step);
+  bool able(const Sequence& sequence) const;
+  std::span<Sequence* const> candidates(bool prefilling);
   void add_decodes(Step& step, std::int64_t& budget);
-  void add_prefills(Step& step, std::int64_t& budget);
+  void add_prefills(Step& step, std::int64_t quantum, std::int64_t& budget);
   bool add_row(Step& step, Sequence& sequence, std::int64_t count);
-  bool make_room(const Step& step, Sequence& sequence, std::int64_t count);
+  static void want_of_prompt(const Sequence& sequence, Row& row);
+  void add_pages(Batch::Group& group, const kv::BlockTable& table, const Row& row);
+  bool make_room(Sequence& sequence, std::int64_t count);
   void preempt(Sequence& sequence);
+  void admit();
+  bool admit_first();
+  std::span<const std::int64_t> promised_blocks();
 
-  // Ending (scheduler.cc).
+  // Coming and ending (scheduler.cc).
+  Status check_request(const Request& request) const;
+  std::int64_t step_tokens(bool prefilling) const;  // of one sequence, in all steps in flight
+  void enqueue(SequencePtr sequence);
+  void start_running(SequencePtr sequence);
+  SequencePtr stop_running(Sequence& sequence);
   std::span<const Outcome> close(std::int64_t step, std::span<const std::int32_t> ids, bool failed);
   void settle(Sequence& sequence, const Row& row, std::int32_t id);
-  void retire(Sequence& sequence);
-  void enqueue(SequencePtr sequence);
+  void report(const Sequence& sequence, std::int32_t id);
 
   Limits limits_;
   kv::KvCache* cache_;
   std::deque<SequencePtr> waiting_;   // by priority, then arrival
   std::vector<SequencePtr> running_;  // by priority, then arrival
   std::vector<std::int32_t> free_slots_;
-  std::vector<Step> steps_;  // a ring, one for each step in flight
+  std::vector<Step> steps_;             // a ring, one for each step in flight
+  std::vector<Admission> admitted_;     // that no batch has told yet
+  bool head_waits_for_blocks_ = false;  // until something comes back, the head of the queue need not be tried
   std::vector<Outcome> outcomes_;
   SequenceId next_sequence_ = 1;
   std::int64_t next_step_ = 1;
   std::int64_t oldest_step_ = 1;  // not completed
   SchedulerStats stats_;
+
+  // Kept from step to step for their memory.
+  std::vector<Sequence*> candidates_;
+  std::vector<std::int64_t> promised_;
 };
 
 }  // namespace pagoda::sched

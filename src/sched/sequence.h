@@ -26,11 +26,11 @@ struct Sequence {
   std::int64_t cached_tokens = 0;  ///< of the prompt, found in the prefix cache when it first came in
   std::int64_t scheduled = 0;
   std::int64_t computed = 0;
-  std::int64_t waited_steps = 0;  ///< since it was last given a row
+  std::int64_t answered = 0;   ///< prompt tokens of which `prompt_want` was brought back; a preemption keeps it
+  std::int64_t last_step = 0;  ///< that it had a row in; when it comes in, the one before
   std::int32_t drawing = 0;
   std::int32_t steps_in_flight = 0;
   std::int32_t slot = -1;  ///< -1: waiting
-  std::int64_t admitted_step = 0;
   std::int32_t preemptions = 0;
   FinishReason finish = FinishReason::kNone;  ///< set: ended; its blocks go when its last step in flight has ended
   kv::CachedSequence cache;
@@ -42,6 +42,10 @@ struct Sequence {
   }
   bool ended() const { return finish != FinishReason::kNone; }
 
+  Usage usage() const {
+    return {.prompt_tokens = prompt_tokens, .cached_tokens = cached_tokens, .completion_tokens = new_tokens()};
+  }
+
   /// Tokens that the next step could compute: known or being drawn, and not yet scheduled.
   std::int64_t ready() const { return known() + drawing - scheduled; }
 
@@ -51,5 +55,10 @@ struct Sequence {
   /// Its last tokens are being drawn: no more steps are needed for them.
   bool all_drawn() const { return known() + drawing >= max_tokens && scheduled >= prompt_tokens; }
 };
+
+/// The order of everything: higher priority first, then who came first.
+inline bool goes_before(const Sequence& a, const Sequence& b) {
+  return a.request.priority != b.request.priority ? a.request.priority > b.request.priority : a.id < b.id;
+}
 
 }  // namespace pagoda::sched

@@ -1,0 +1,192 @@
+// How a step is put together: who gets how many tokens of it.
+#include <algorithm>
+
+#include "base/check.h"
+#include "sched/scheduler.h"
+
+namespace pagoda::sched {
+
+void Scheduler::compose(Step& step) {
+  step.batch.clear();
+  step.batch.step = next_step_;
+  step.owners.clear();
+  std::int64_t budget = limits_.token_budget;
+  const std::int64_t quantum = std::min(limits_.token_budget, limits_.prefill_chunk);
+  const bool prefill_first = std::ranges::any_of(candidates(true), [this](const Sequence* sequence) {
+    return next_step_ - sequence->last_step > limits_.decode_burst;
+  });
+  if (prefill_first) add_prefills(step, quantum, budget);
+  add_decodes(step, budget);
+  admit();
+  if (!prefill_first) add_prefills(step, step.batch.rows.empty() ? budget : std::min(quantum, budget), budget);
+}
+
+/// A sequence that could have a row of this step and has none yet.
+bool Scheduler::able(const Sequence& sequence) const {
+  return sequence.slot >= 0 && !sequence.ended() && sequence.last_step != next_step_ && sequence.ready() > 0 &&
+         !sequence.all_drawn();
+}
+
+/// All that are able to, either prefills or decodes; whoever waited longest goes first. Valid until the next call.
+std::span<Sequence* const> Scheduler::candidates(bool prefilling) {
+  candidates_.clear();
+  for (const SequencePtr& sequence : running_) {
+    if (able(*sequence) && sequence->prefilling() == prefilling) candidates_.push_back(sequence.get());
+  }
+  std::ranges::sort(candidates_, [](const Sequence* a, const Sequence* b) {
+    return a->last_step != b->last_step ? a->last_step < b->last_step : goes_before(*a, *b);
+  });
+  return candidates_;
+}
+
+void Scheduler::add_decodes(Step& step, std::int64_t& budget) {
+  for (Sequence* sequence : candidates(false)) {
+    if (budget == 0) return;
+    if (able(*sequence) && add_row(step, *sequence, 1)) --budget;
+  }
+}
+
+void Scheduler::add_prefills(Step& step, std::int64_t quantum, std::int64_t& budget) {
+  const std::span<Sequence* const> rows = candidates(true);
+  std::int64_t rows_left = std::ssize(rows);
+  for (Sequence* sequence : rows) {
+    const std::int64_t fair_share = ceil_div(quantum, rows_left--);
+    if (fair_share == 0) return;
+    const std::int64_t left = sequence->ready();
+    std::int64_t count = std::min({left, fair_share, std::int64_t{limits_.prefill_chunk}});
+    if (left - count <= limits_.absorbed_tokens() && left <= budget) count = left;
+    if (!able(*sequence) || !add_row(step, *sequence, count)) continue;  // able no more: preempted for another
+    quantum = std::max<std::int64_t>(quantum - count, 0);
+    budget -= count;
+  }
+}
+
+bool Scheduler::add_row(Step& step, Sequence& sequence, std::int64_t count) {
+  if (!make_room(sequence, count)) return false;
+  Batch& batch = step.batch;
+  Row row{.slot = sequence.slot,
+          .sequence = sequence.id,
+          .start = sequence.scheduled,
+          .count = static_cast<std::int32_t>(count),
+          .token_offset = std::ssize(batch.tokens)};
+  const std::int64_t expected = sequence.known() + sequence.drawing;
+  row.wants_id = row.end() == expected && expected < sequence.max_tokens;
+  row.first_id_on_device = row.start >= sequence.known();
+  want_of_prompt(sequence, row);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto position = static_cast<std::size_t>(row.start + i);
+    const bool scored = row.want == Want::kPromptLogprobs && i >= row.want_from && i < row.want_to;
+    batch.tokens.push_back(row.first_id_on_device ? kNoToken : sequence.tokens[position]);
+    batch.targets.push_back(scored ? sequence.tokens[position + 1] : kNoToken);
+  }
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) add_pages(batch.groups[g], sequence.cache.table(g), row);
+  batch.rows.push_back(row);
+  step.owners.push_back(&sequence);
+  sequence.scheduled = row.end();
+  sequence.drawing += row.wants_id;
+  sequence.last_step = next_step_;
+  ++sequence.steps_in_flight;
+  return true;
+}
+
+/// The part of the row's tokens that are of the prompt and were not answered before a preemption. The last token of a
+/// prompt is followed by output: no log-probability of the prompt is drawn from it.
+void Scheduler::want_of_prompt(const Sequence& sequence, Row& row) {
+  if (sequence.request.prompt_want == Want::kNothing) return;
+  const bool followed = sequence.request.prompt_want == Want::kPromptLogprobs;
+  const std::int64_t from = std::max(row.start, sequence.answered);
+  const std::int64_t to = std::min(row.end(), sequence.prompt_tokens - (followed ? 1 : 0));
+  if (from >= to) return;
+  row.want = sequence.request.prompt_want;
+  row.want_from = static_cast<std::int32_t>(from - row.start);
+  row.want_to = static_cast<std::int32_t>(to - row.start);
+}
+
+void Scheduler::add_pages(Batch::Group& group, const kv::BlockTable& table, const Row& row) {
+  const std::span<const kv::BlockId> blocks = table.blocks();
+  const std::int32_t block_size = cache_->block_size();
+  group.block_tables.insert(group.block_tables.end(), blocks.begin(), blocks.end());
+  group.table_begin.push_back(std::ssize(group.block_tables));
+  for (std::int64_t position = row.start; position < row.end(); ++position) {
+    const kv::BlockId block = blocks[static_cast<std::size_t>(position / block_size)];
+    group.write_slots.push_back(kv::slot_index(block, block_size, position));
+  }
+}
+
+/// A place for `count` more tokens, at the cost of juniors if it must be. Without juniors that no step names, the
+/// sequence sits this step out: elders end and give back, or take from it what they need.
+bool Scheduler::make_room(Sequence& sequence, std::int64_t count) {
+  for (;;) {
+    const Status extended = cache_->extend(sequence.cache, count);
+    if (extended.ok()) return true;
+    PAGODA_CHECK(extended.error().code == ErrorCode::kCachePressure, "{}", extended.error().message);
+    const auto junior = std::find_if(running_.rbegin(), running_.rend(), [&](const SequencePtr& other) {
+      return other->steps_in_flight == 0 && goes_before(sequence, *other);
+    });
+    if (junior == running_.rend()) return false;
+    preempt(**junior);
+  }
+}
+
+void Scheduler::preempt(Sequence& sequence) {
+  std::erase_if(admitted_, [&](const Admission& admission) { return admission.sequence == sequence.id; });
+  SequencePtr owned = stop_running(sequence);
+  sequence.scheduled = sequence.computed = 0;
+  ++sequence.preemptions;
+  ++stats_.preemptions;
+  enqueue(std::move(owned));
+}
+
+void Scheduler::admit() {
+  while (!waiting_.empty() && !free_slots_.empty() && !head_waits_for_blocks_) head_waits_for_blocks_ = !admit_first();
+}
+
+bool Scheduler::admit_first() {
+  Sequence& sequence = *waiting_.front();
+  const kv::OpenRequest request{
+      .ids = sequence.tokens,
+      .cache_salt = sequence.request.cache_salt,
+      .reuse = sequence.request.prompt_want == Want::kNothing || sequence.answered == sequence.prompt_tokens,
+      .room_tokens = std::min<std::int64_t>(1, sequence.max_tokens - sequence.known()),
+      .step_tokens = step_tokens(true),
+      .headroom_blocks = promised_blocks()};
+  Result<kv::CachedSequence> opened = cache_->open(request);
+  if (!opened.ok()) {
+    PAGODA_CHECK(opened.error().code == ErrorCode::kCachePressure && !running_.empty(), "alone: {}",
+                 opened.error().message);
+    return false;
+  }
+  sequence.cache = std::move(opened).value();
+  sequence.scheduled = sequence.computed = sequence.cache.token_len();
+  if (sequence.preemptions == 0) sequence.cached_tokens = sequence.scheduled;
+  sequence.last_step = next_step_ - 1;
+  sequence.slot = free_slots_.back();
+  free_slots_.pop_back();
+  admitted_.push_back({.slot = sequence.slot,
+                       .sequence = sequence.id,
+                       .request = sequence.request.id,
+                       .choice = sequence.request.choice,
+                       .prompt_tokens = sequence.prompt_tokens,
+                       .cached_tokens = sequence.scheduled,
+                       .resumed = sequence.preemptions > 0});
+  SequencePtr owned = std::move(waiting_.front());
+  waiting_.pop_front();
+  start_running(std::move(owned));
+  return true;
+}
+
+/// What the running sequences have yet to take for what is known of them and a block beyond, in each group: a newcomer
+/// must leave it to them, or it would soon be preempted.
+std::span<const std::int64_t> Scheduler::promised_blocks() {
+  std::ranges::fill(promised_, 0);
+  for (const SequencePtr& sequence : running_) {
+    if (sequence->ended()) continue;
+    const std::int64_t tokens = std::min(sequence->max_tokens, sequence->known() + cache_->block_size());
+    for (std::size_t g = 0; g < promised_.size(); ++g) {
+      promised_[g] += cache_->outstanding_blocks(sequence->cache, g, tokens, step_tokens(sequence->prefilling()));
+    }
+  }
+  return promised_;
+}
+
+}  // namespace pagoda::sched
