@@ -25,14 +25,14 @@ struct GgufHeader {
   TensorCatalog tensors;
 };
 
-/// Limits that no real model comes near; they bound what a hostile file can make us do.
+/// Limits that no real model comes near; with the rule that no count or length may pass the bytes left, they bound what
+/// a hostile file can make us do.
 struct GgufLimits {
+  static constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 28;  ///< all before the tensor bytes
   static constexpr std::uint64_t kMaxKeys = 1u << 16;
   static constexpr std::uint64_t kMaxTensors = 1u << 17;
   static constexpr std::uint64_t kMaxKeyBytes = 65535;
   static constexpr std::uint64_t kMaxTensorNameBytes = 1024;
-  static constexpr std::uint64_t kMaxStringBytes = 1u << 26;
-  static constexpr std::uint64_t kMaxArrayBytes = 1u << 28;
   static constexpr std::uint64_t kMaxLists = 1u << 16;  ///< lists inside lists, in one file
   static constexpr std::uint64_t kMaxDimension = std::uint64_t{1} << 48;
   static constexpr std::uint64_t kMinAlignment = 8;

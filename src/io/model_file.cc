@@ -1,0 +1,106 @@
+#include "io/model_file.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "base/check.h"
+#include "io/gguf.h"
+
+namespace pagoda::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error not_a_model(const std::string& path, std::string_view what) {
+  return fail(ErrorCode::kNotAModel, "{}: {}; a model is a GGUF file", path, what);
+}
+
+Error refuse_directory(const std::string& path) {
+  std::error_code error;
+  std::uint64_t gguf_files = 0;
+  bool safetensors = false;
+  bool config = false;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    gguf_files += at->path().extension() == ".gguf" ? 1 : 0;
+    safetensors |= at->path().extension() == ".safetensors";
+    config |= at->path().filename() == "config.json";
+  }
+  if (error) return fail(ErrorCode::kFileUnreadable, "{}: cannot be listed: {}", path, error.message());
+  if (gguf_files > 0) return not_a_model(path, format("is a directory with {} GGUF files: name one", gguf_files));
+  if (config && safetensors) return not_a_model(path, "is a Hugging Face checkpoint, which is not read yet");
+  if (config) return not_a_model(path, "is a directory with a config.json but no weights");
+  if (safetensors) return not_a_model(path, "is a directory with safetensors but no config.json");
+  return not_a_model(path, "is a directory without a model");
+}
+
+// What a file that does not begin as GGUF seems to be, if that can be told.
+std::optional<std::string> other_kind(std::string_view head) {
+  if (head.starts_with("GGUF") || head.starts_with("FUGG")) return std::nullopt;
+  if (head.starts_with("PK\x03\x04")) return "is a zip archive (as of PyTorch)";
+  if (head.size() > 8 && head[8] == '{' && head[7] == 0) return "is a safetensors file, which is not read alone";
+  const auto binary = [](char c) { return static_cast<std::uint8_t>(c) < 0x20 && !std::isspace(c); };
+  if (std::ranges::any_of(head, binary)) return std::nullopt;
+  return "is a text file";
+}
+
+Status require_regular_file(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    return fail(ErrorCode::kFileNotFound, "{}: there is no such file or directory", path);
+  }
+  if (error) return fail(ErrorCode::kFileUnreadable, "{}: cannot be examined: {}", path, error.message());
+  if (fs::is_directory(status)) return refuse_directory(path);
+  if (!fs::is_regular_file(status)) return not_a_model(path, "is neither a file nor a directory");
+  return Ok{};
+}
+
+}  // namespace
+
+ModelFile::ModelFile(std::string container, RawConfig config, TensorCatalog tensors,
+                     std::vector<std::unique_ptr<ByteSource>> files)
+    : container_(std::move(container)),
+      config_(std::move(config)),
+      tensors_(std::move(tensors)),
+      files_(std::move(files)) {}
+
+Status ModelFile::read_rows(const TensorEntry& entry, std::int64_t first_row, std::int64_t num_rows,
+                            std::span<std::byte> into) const {
+  PAGODA_CHECK(first_row >= 0 && num_rows >= 0 && first_row <= entry.rows() && num_rows <= entry.rows() - first_row,
+               "rows {} and {} more of {}", first_row, num_rows, entry.rows());
+  const std::int64_t row_bytes = entry.format->row_bytes(entry.cols());
+  PAGODA_CHECK(into.size() == static_cast<std::uint64_t>(row_bytes * num_rows), "{} bytes for {} rows of {}",
+               into.size(), num_rows, row_bytes);
+  return read_bytes(entry, static_cast<std::uint64_t>(row_bytes * first_row), into);
+}
+
+Status ModelFile::read_bytes(const TensorEntry& entry, std::uint64_t begin, std::span<std::byte> into) const {
+  PAGODA_CHECK(begin <= entry.bytes && into.size() <= entry.bytes - begin, "bytes {} and {} more of {}", begin,
+               into.size(), entry.bytes);
+  const auto file = static_cast<std::size_t>(entry.file_index);
+  PAGODA_CHECK(file < files_.size(), "file {} of {}", file, files_.size());
+  return files_[file]->read(entry.offset + begin, into);
+}
+
+Result<ModelFile> open_gguf(std::unique_ptr<ByteSource> source) {
+  GgufHeader header = PAGODA_TRY(read_gguf(*source));
+  std::vector<std::unique_ptr<ByteSource>> files;
+  files.push_back(std::move(source));
+  return ModelFile(format("GGUF version {}", header.version), std::move(header.config), std::move(header.tensors),
+                   std::move(files));
+}
+
+Result<ModelFile> open_model(const std::string& path) {
+  PAGODA_TRY(require_regular_file(path));
+  auto source = std::make_unique<FileSource>(PAGODA_TRY(File::open(path)));
+  if (source->size() == 0) return fail(ErrorCode::kFileEmpty, "{}: the file is empty", path);
+  std::array<char, 256> head{};
+  const std::size_t head_bytes = std::min<std::uint64_t>(head.size(), source->size());
+  PAGODA_TRY(source->read(0, std::as_writable_bytes(std::span(head.data(), head_bytes))));
+  if (const auto kind = other_kind({head.data(), head_bytes})) return not_a_model(path, *kind);
+  return open_gguf(std::move(source));
+}
+
+}  // namespace pagoda::io
