@@ -16,7 +16,7 @@ inline constexpr BlockId kNoBlock = -1;
 
 /// The layers of a model that keep their past in the same pages.
 struct GroupConfig {
-  std::string name;                  ///< for messages: "full", "window 512"
+  std::string name{};                ///< for messages: "full", "window 512"
   std::int32_t block_size = 16;      ///< tokens in a block
   std::int64_t block_count = 0;      ///< blocks of the group, 1 … 2^31 - 1
   std::int64_t bytes_per_block = 0;  ///< of all its layers together, keys and values

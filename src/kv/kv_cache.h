@@ -18,10 +18,10 @@
 namespace pagoda::kv {
 
 struct CacheConfig {
-  std::vector<GroupConfig> groups;  ///< at least one; all of one block size today
-  bool keep_prefixes = true;        ///< false: a block is free as soon as its sequences end
-  std::string model_id;             ///< part of every key
-  std::string salt;                 ///< of the keys; empty: random, this process's own. Set it in tests only
+  std::vector<GroupConfig> groups{};  ///< at least one; all of one block size today
+  bool keep_prefixes = true;          ///< false: a block is free as soon as its sequences end
+  std::string model_id{};             ///< part of every key
+  std::string salt{};                 ///< of the keys; empty: random, this process's own. Set it in tests only
 };
 
 /// A sequence's blocks in every group. Filled and emptied by KvCache alone; it must be released before it dies.
@@ -51,13 +51,13 @@ class CachedSequence {
 
 /// How a sequence comes in.
 struct OpenRequest {
-  std::span<const std::int32_t> ids;  ///< all ids known so far; at least one
-  std::string_view cache_salt;        ///< sequences under different salts share nothing
-  bool reuse = true;                  ///< false: every token is computed, as prompt log-probabilities need
-  bool publish = true;                ///< false: its blocks are offered to nobody
-  std::int64_t room_tokens = 1;       ///< tokens after `ids` that must have room now
-  std::int64_t step_tokens = 1;       ///< most tokens of the sequence in flight at once: what windowed groups must hold
-  std::span<const std::int64_t> headroom_blocks;  ///< one a group: promised to others. Empty: none
+  std::span<const std::int32_t> ids{};  ///< all ids known so far; at least one
+  std::string_view cache_salt{};        ///< sequences under different salts share nothing
+  bool reuse = true;                    ///< false: every token is computed, as prompt log-probabilities need
+  bool publish = true;                  ///< false: its blocks are offered to nobody
+  std::int64_t room_tokens = 1;         ///< tokens after `ids` that must have room now
+  std::int64_t step_tokens = 1;  ///< most tokens of the sequence in flight at once: what windowed groups must hold
+  std::span<const std::int64_t> headroom_blocks{};  ///< one a group: promised to others. Empty: none
 };
 
 /// Owns the blocks of every group as numbers. Admission, hits and eviction are over all groups at once: a sequence has

@@ -29,10 +29,10 @@ struct GroupUsage {
 
 /// A plain snapshot of KvCache.
 struct CacheStats {
-  std::vector<GroupUsage> groups;
+  std::vector<GroupUsage> groups{};
   std::int64_t prefixes = 0;   ///< blocks' worth of tokens that a prompt may find again
   std::int64_t sequences = 0;  ///< that hold blocks
-  PrefixCounters counters;
+  PrefixCounters counters{};
 };
 
 }  // namespace pagoda::kv

@@ -21,13 +21,13 @@ enum class Want : std::uint8_t {
 /// parameters to the runner when a slot is taken (Batch::admitted).
 struct Request {
   RequestId id = 0;
-  std::int32_t choice = 0;             ///< which of a request's n choices; each is a sequence of its own
-  std::vector<std::int32_t> prompt;    ///< token ids, at least one
-  std::int64_t max_new_tokens = 0;     ///< ≥ 0; what passes the context's end is cut off there, with kLength
-  std::vector<std::int32_t> stop_ids;  ///< drawing one of these ends the sequence with kStop
-  std::int32_t priority = 0;           ///< higher goes first; equal ones in order of arrival
-  std::string cache_salt;              ///< shares cached prefixes only with requests of the same salt
-  Want prompt_want = Want::kNothing;   ///< wanted of every prompt token; then nothing is taken from the cache
+  std::int32_t choice = 0;               ///< which of a request's n choices; each is a sequence of its own
+  std::vector<std::int32_t> prompt{};    ///< token ids, at least one
+  std::int64_t max_new_tokens = 0;       ///< ≥ 0; what passes the context's end is cut off there, with kLength
+  std::vector<std::int32_t> stop_ids{};  ///< drawing one of these ends the sequence with kStop
+  std::int32_t priority = 0;             ///< higher goes first; equal ones in order of arrival
+  std::string cache_salt{};              ///< shares cached prefixes only with requests of the same salt
+  Want prompt_want = Want::kNothing;     ///< wanted of every prompt token; then nothing is taken from the cache
 };
 
 }  // namespace pagoda::sched

@@ -41,7 +41,7 @@ struct Outcome {
   std::int32_t choice = 0;
   std::int32_t id = kNoToken;                 ///< the id drawn; kNoToken if none was
   FinishReason finish = FinishReason::kNone;  ///< kStop, kLength: this was its last. kError: its step failed
-  Usage usage;                                ///< so far
+  Usage usage{};                              ///< so far
 };
 
 struct SchedulerStats {
