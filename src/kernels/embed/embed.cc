@@ -10,7 +10,6 @@ struct Params {
   EmbedArgs args;
 };
 
-/// Columns decoded at a time on the reference, whose output is wider than what a layout decodes to.
 void embed_rows(const Params& params, device::HostRange range) {
   const auto& [table, args] = params;
   const float scale = static_cast<float>(args.scale);

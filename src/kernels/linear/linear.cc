@@ -1,0 +1,31 @@
+#include "kernels/linear/linear.h"
+
+#include "kernels/linear/cpu_generic.h"
+#include "kernels/linear/reference.h"
+
+namespace pagoda::kernels {
+
+std::span<const LinearKernel* const> linear_kernels() {
+  static constexpr std::array kAll = {
+      &kGenericAvx512Linear,
+      &kGenericAvx2Linear,
+      &kGenericLinear,
+      &kReferenceLinear,
+  };
+  return kAll;
+}
+
+const LinearKernel* first_linear_kernel(LinearProblem& problem, const device::DeviceCaps& caps) {
+  for (const LinearKernel* kernel : linear_kernels()) {
+    LinearProblem candidate = problem;
+    for (int w = 0; w < problem.num_weights; ++w) {
+      candidate.weights[w].layout = kernel->layout(*problem.weights[w].format);
+    }
+    if (!kernel->supports(candidate, caps)) continue;
+    problem = candidate;
+    return kernel;
+  }
+  return nullptr;
+}
+
+}  // namespace pagoda::kernels

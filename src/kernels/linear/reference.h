@@ -1,0 +1,9 @@
+#pragma once
+
+#include "kernels/linear/linear.h"
+
+namespace pagoda::kernels {
+
+extern const LinearKernel kReferenceLinear;
+
+}  // namespace pagoda::kernels
