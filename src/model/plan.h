@@ -7,11 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/result.h"
 #include "device/caps.h"
 #include "kernels/arithmetic.h"
 #include "kernels/kv_store/kv_layout.h"
 #include "kernels/linear/layout.h"
+#include "kernels/stages/attention.h"
+#include "kernels/stages/attention_in.h"
+#include "kernels/stages/ffn_in.h"
+#include "kernels/stages/head.h"
+#include "kernels/stages/sublayer_out.h"
 #include "model/binding.h"
 #include "model/model_spec.h"
 
@@ -47,13 +53,30 @@ struct WeightPlan {
   std::int64_t bytes = 0;                   ///< in memory
 };
 
-/// Who computes one stage of one layer.
-struct StagePlan {
-  std::string stage;       ///< "attention_in"
-  std::int32_t layer = 0;  ///< -1: of no layer
-  std::string candidate;
-  std::string reason;  ///< one sentence
+/// A stage's problem and the candidate that will do it.
+template <class Problem, class Kernel>
+struct Chosen {
+  Problem problem;
+  const Kernel* kernel = nullptr;
   std::int64_t scratch_bytes = 0;
+};
+
+/// The stages of one layer, in order.
+struct LayerPlan {
+  Chosen<kernels::AttentionInProblem, kernels::AttentionInKernel> attention_in;
+  Chosen<kernels::AttentionProblem, kernels::AttentionKernel> attention;
+  Chosen<kernels::SublayerOutProblem, kernels::SublayerOutKernel> attention_out;
+  Chosen<kernels::FfnInProblem, kernels::FfnInKernel> ffn_in;
+  Chosen<kernels::SublayerOutProblem, kernels::SublayerOutKernel> ffn_out;
+};
+
+/// A choice in words, and the layers it holds for.
+struct StageChoice {
+  std::string stage;      ///< "attention_in"
+  std::string layers;     ///< "0-29"; empty: of no layer
+  std::string candidate;  ///< "chain: int8_avx512"
+  std::string layout;     ///< of its weights or pages: "int8_rows16"
+  std::string reason;     ///< one sentence
 };
 
 struct Plan {
@@ -63,8 +86,9 @@ struct Plan {
   kernels::Precision precision = kernels::Precision::kStandard;
   tensor::DType activation = tensor::DType::kF32;
   tensor::DType kv_dtype = tensor::DType::kF16;
-  std::vector<WeightPlan> weights;            ///< as the binding's; the tied head's is the embedding's
-  std::vector<StagePlan> stages;              ///< embed, each layer's stages in order, head, sample
+  std::vector<WeightPlan> weights;  ///< as the binding's; a tied head has none of its own
+  std::vector<LayerPlan> layers;
+  Chosen<kernels::HeadProblem, kernels::HeadKernel> head;
   std::vector<kernels::KvLayout> kv_layouts;  ///< one a layer
   std::int64_t weight_bytes = 0;
   std::int64_t activation_bytes = 0;  ///< all buffers of a step
@@ -79,7 +103,7 @@ struct Plan {
 Result<Plan> make_plan(const ModelSpec& spec, const Binding& binding, const device::DeviceCaps& caps,
                        const PlanOptions& options);
 
-/// One line for each group of stages with the same choice, weights by layout, memory: what `inspect --plan` prints.
-std::vector<std::string> describe(const Plan& plan);
+/// Every choice with its reason, equal ones of several layers as one: what `inspect --plan` prints.
+std::vector<StageChoice> explain(const Plan& plan);
 
 }  // namespace pagoda::model

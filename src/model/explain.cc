@@ -1,0 +1,112 @@
+// A plan in words.
+#include <algorithm>
+
+#include "base/format.h"
+#include "model/plan.h"
+
+namespace pagoda::model {
+namespace {
+
+/// "q4_1" or "q4_1, q8_0": the formats of a product's weights, each once.
+std::string formats_of(const kernels::LinearProblem& product) {
+  std::string text;
+  for (const kernels::LinearWeightSpec& weight : product.specs()) {
+    if (text.find(weight.format->name) != std::string::npos) continue;
+    text += (text.empty() ? "" : ", ") + std::string(weight.format->name);
+  }
+  return text;
+}
+
+std::string layouts_of(const kernels::LinearProblem& product) {
+  std::string text;
+  for (const kernels::LinearWeightSpec& weight : product.specs()) {
+    if (text.find(weight.layout->name) != std::string::npos) continue;
+    text += (text.empty() ? "" : ", ") + std::string(weight.layout->name);
+  }
+  return text;
+}
+
+template <class Chosen>
+StageChoice choice_with_product(std::string_view stage, const Chosen& chosen, const Plan& plan) {
+  kernels::LinearProblem product = chosen.problem.product;
+  const kernels::LinearKernel* linear = kernels::first_linear_kernel(product, plan.caps);
+  return {.stage = std::string(stage),
+          .layers = {},
+          .candidate = format("{}: {}", chosen.kernel->name, linear->name),
+          .layout = layouts_of(chosen.problem.product),
+          .reason = format("the first of linear's candidates that reads {} at precision {} on {}", formats_of(product),
+                           kernels::to_string(product.precision), plan.caps.name)};
+}
+
+std::vector<StageChoice> choices_of(const LayerPlan& layer, const Plan& plan) {
+  const kernels::AttentionProblem& attention = layer.attention.problem;
+  std::vector<StageChoice> choices;
+  choices.push_back(choice_with_product("attention_in", layer.attention_in, plan));
+  choices.push_back(
+      {.stage = "attention",
+       .layers = {},
+       .candidate = std::string(layer.attention.kernel->name),
+       .layout = format("{} of {}, {} tokens a page", kernels::KvLayout::kName, tensor::name_of(attention.layout.dtype),
+                        attention.layout.block_size),
+       .reason = format("the first that supports heads of {} and {}{} on {}", attention.layout.key_dim,
+                        attention.layout.value_dim,
+                        attention.window > 0 ? format(" with a window of {}", attention.window) : "", plan.caps.name)});
+  choices.push_back(choice_with_product("attention_out", layer.attention_out, plan));
+  choices.push_back(choice_with_product("ffn_in", layer.ffn_in, plan));
+  choices.push_back(choice_with_product("ffn_out", layer.ffn_out, plan));
+  return choices;
+}
+
+bool same(const StageChoice& a, const StageChoice& b) {
+  return a.stage == b.stage && a.candidate == b.candidate && a.layout == b.layout && a.reason == b.reason;
+}
+
+/// Appends a layer to a list such as "0-4,6".
+void append_layer(std::string& list, std::size_t& last, std::size_t layer) {
+  if (list.empty()) {
+    list = std::to_string(layer);
+  } else if (layer == last + 1) {
+    const std::size_t dash = list.find_last_of("-,");
+    const bool in_range = dash != std::string::npos && list[dash] == '-';
+    list = (in_range ? list.substr(0, dash) : list) + "-" + std::to_string(layer);
+  } else {
+    list += "," + std::to_string(layer);
+  }
+  last = layer;
+}
+
+}  // namespace
+
+std::vector<StageChoice> explain(const Plan& plan) {
+  struct Folded {
+    StageChoice choice;
+    std::size_t last = 0;
+  };
+  std::vector<Folded> folded;
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    for (StageChoice& choice : choices_of(plan.layers[i], plan)) {
+      auto at = std::ranges::find_if(folded, [&](const Folded& each) { return same(each.choice, choice); });
+      if (at == folded.end()) at = folded.insert(folded.end(), Folded{std::move(choice), 0});
+      append_layer(at->choice.layers, at->last, i);
+    }
+  }
+  std::vector<StageChoice> choices;
+  const BoundTensor& embedding = plan.weights.front().tensor;
+  choices.push_back({.stage = "embed",
+                     .layers = {},
+                     .candidate = "decode_row",
+                     .layout = std::string(plan.weights.front().layout->name),
+                     .reason = format("rows of {} are decoded from the layout the weight is stored in{}",
+                                      embedding.entry->format->name,
+                                      plan.spec.tied_head ? ", which is the head's: it is stored once" : "")});
+  for (Folded& each : folded) choices.push_back(std::move(each.choice));
+  choices.push_back(choice_with_product("head", plan.head, plan));
+  choices.push_back({.stage = "sample",
+                     .layers = {},
+                     .candidate = "select",
+                     .layout = {},
+                     .reason = "one semantics for every device"});
+  return choices;
+}
+
+}  // namespace pagoda::model

@@ -1,0 +1,260 @@
+#include "model/plan.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace pagoda::model {
+namespace {
+
+using kernels::LinearProblem;
+using kernels::LinearWeightSpec;
+
+constexpr std::int64_t kScratchAlignment = 64;
+
+Status check_range(std::string_view flag, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return Ok{};
+  return fail_param(ErrorCode::kInvalidArgument, std::string(flag), "{} is {}; it must be from {} to {}", flag, value,
+                    least, most);
+}
+
+Status check_options(const PlanOptions& options, const ModelSpec& spec, const device::DeviceCaps& caps) {
+  PAGODA_TRY(check_range("--block-size", options.block_size, 8, 256));
+  if (!std::has_single_bit(static_cast<std::uint32_t>(options.block_size))) {
+    return fail_param(ErrorCode::kInvalidArgument, "--block-size", "--block-size is {}; it must be a power of two",
+                      options.block_size);
+  }
+  PAGODA_TRY(check_range("--ctx", options.context, 1, spec.context));
+  PAGODA_TRY(check_range("--prefill-chunk", options.max_step_tokens, 1, 1 << 20));
+  PAGODA_TRY(check_range("--max-running", options.max_rows, 1, 1 << 16));
+  if (caps.kind == device::DeviceKind::kCuda) {
+    return fail(ErrorCode::kDeviceUnfit, "this build of Pagoda has no kernels for {}", caps.name);
+  }
+  return Ok{};
+}
+
+/// Makes one plan, field by field.
+class Planner {
+ public:
+  Planner(const ModelSpec& spec, const Binding& binding, const device::DeviceCaps& caps, const PlanOptions& options)
+      : binding_(binding) {
+    plan_.spec = spec;
+    plan_.caps = caps;
+    plan_.options = options;
+    const bool reference = caps.kind == device::DeviceKind::kReference;
+    plan_.precision = reference ? kernels::Precision::kExact : options.precision;
+    plan_.activation = reference ? tensor::DType::kF64 : tensor::DType::kF32;
+    if (options.kv_dtype == KvDType::kAuto) {
+      plan_.kv_dtype = reference ? tensor::DType::kF64 : tensor::DType::kF16;
+    } else {
+      plan_.kv_dtype = options.kv_dtype == KvDType::kF16 ? tensor::DType::kF16 : tensor::DType::kBf16;
+    }
+  }
+
+  Result<Plan> make() {
+    for (const BoundTensor& tensor : binding_.tensors) plan_.weights.push_back({.tensor = tensor});
+    plan_.layers.resize(plan_.spec.layers.size());
+    for (std::int32_t i = 0; i < std::ssize(plan_.layers); ++i) PAGODA_TRY(plan_layer(i));
+    PAGODA_TRY(plan_head());
+    for (WeightPlan& weight : plan_.weights) store(weight);
+    return std::move(plan_);
+  }
+
+ private:
+  Status plan_layer(std::int32_t index);
+  Status plan_head();
+  void store(WeightPlan& weight);
+  kernels::KvLayout kv_layout(const AttentionSpec& attention) const;
+
+  kernels::RmsNormProblem norm() const {
+    return {.activation = plan_.activation,
+            .hidden = plan_.spec.hidden,
+            .epsilon = plan_.spec.norm_epsilon,
+            .weight_shift = plan_.spec.norm_weight_shift};
+  }
+
+  /// A product of weights of one layer over one input; fills in their layouts.
+  Result<LinearProblem> product(std::int32_t layer, std::initializer_list<std::pair<Role, bool>> roles,
+                                std::int64_t max_m);
+
+  template <class Problem, class Kernel>
+  Status choose(Chosen<Problem, Kernel>& chosen, Problem problem, std::span<const Kernel> candidates,
+                std::string_view stage) {
+    chosen.problem = std::move(problem);
+    chosen.kernel = kernels::choose(candidates, chosen.problem, plan_.caps);
+    if (chosen.kernel == nullptr) {
+      return fail(ErrorCode::kDeviceUnfit, "no candidate of the stage {} supports this model on {}", stage,
+                  plan_.caps.name);
+    }
+    chosen.scratch_bytes = static_cast<std::int64_t>(chosen.kernel->scratch_bytes(chosen.problem, plan_.caps));
+    plan_.scratch_bytes = std::max(plan_.scratch_bytes, round_up(chosen.scratch_bytes, kScratchAlignment));
+    return Ok{};
+  }
+
+  WeightPlan& weight(Role role, std::int32_t layer) {
+    const auto at = std::ranges::find_if(
+        plan_.weights, [&](const WeightPlan& each) { return each.tensor.role == role && each.tensor.layer == layer; });
+    PAGODA_CHECK(at != plan_.weights.end(), "{} of layer {} is not bound", to_string(role), layer);
+    return *at;
+  }
+
+  const Binding& binding_;
+  Plan plan_;
+};
+
+Result<LinearProblem> Planner::product(std::int32_t layer, std::initializer_list<std::pair<Role, bool>> roles,
+                                       std::int64_t max_m) {
+  LinearProblem problem;
+  problem.precision = plan_.precision;
+  problem.activation = plan_.activation;
+  problem.max_m = max_m;
+  for (const auto& [role, has_bias] : roles) {
+    const BoundTensor& tensor = weight(role, layer).tensor;
+    problem.k = tensor.cols;
+    problem.weights[static_cast<std::size_t>(problem.num_weights++)] = {
+        .format = tensor.entry->format, .layout = nullptr, .n = tensor.rows, .has_bias = has_bias};
+  }
+  if (kernels::first_linear_kernel(problem, plan_.caps) == nullptr) {
+    const io::TensorEntry& entry = *weight(roles.begin()->first, layer).tensor.entry;
+    return fail(ErrorCode::kFormatUnsupported, "no candidate of linear reads {} ({}, {} columns) on {}", entry.name,
+                entry.format->name, entry.cols(), plan_.caps.name);
+  }
+  int index = 0;
+  for (const auto& [role, has_bias] : roles) {
+    weight(role, layer).layout = problem.weights[static_cast<std::size_t>(index++)].layout;
+  }
+  return problem;
+}
+
+kernels::KvLayout Planner::kv_layout(const AttentionSpec& attention) const {
+  return {.dtype = plan_.kv_dtype,
+          .block_size = plan_.options.block_size,
+          .kv_heads = attention.kv_heads,
+          .key_dim = attention.key_dim,
+          .value_dim = attention.value_dim};
+}
+
+Status Planner::plan_layer(std::int32_t index) {
+  const LayerSpec& layer = plan_.spec.layers[static_cast<std::size_t>(index)];
+  const AttentionSpec& a = layer.attention;
+  const FeedForwardSpec& f = layer.feed_forward;
+  LayerPlan& stages = plan_.layers[static_cast<std::size_t>(index)];
+  const std::int64_t tokens = plan_.options.max_step_tokens;
+  const kernels::KvLayout layout = kv_layout(a);
+  const kernels::ResidualProblem residual{.activation = plan_.activation,
+                                          .hidden = plan_.spec.hidden,
+                                          .scale = static_cast<float>(layer.residual_scale),
+                                          .norm = layer.norms == NormPlacement::kBoth,
+                                          .epsilon = plan_.spec.norm_epsilon,
+                                          .weight_shift = plan_.spec.norm_weight_shift};
+
+  LinearProblem qkv = PAGODA_TRY(
+      product(index, {{Role::kQuery, a.query_bias}, {Role::kKey, a.key_bias}, {Role::kValue, a.value_bias}}, tokens));
+  kernels::QkvPostprocessProblem post;
+  post.activation = plan_.activation;
+  post.num_heads = a.heads;
+  post.num_kv_heads = a.kv_heads;
+  post.key_dim = a.key_dim;
+  post.value_dim = a.value_dim;
+  post.norm = a.qk_norm;
+  post.epsilon = plan_.spec.norm_epsilon;
+  post.weight_shift = plan_.spec.norm_weight_shift;
+  post.rope = a.rope;
+  PAGODA_TRY(choose(stages.attention_in,
+                    kernels::AttentionInProblem{
+                        .has_norm = true, .norm = norm(), .product = qkv, .post = std::move(post), .layout = layout},
+                    kernels::attention_in_kernels(), "attention_in"));
+
+  PAGODA_TRY(choose(stages.attention,
+                    kernels::AttentionProblem{.activation = plan_.activation,
+                                              .precision = plan_.precision,
+                                              .layout = layout,
+                                              .num_heads = a.heads,
+                                              .scale = a.scale,
+                                              .window = a.window,
+                                              .softcap = a.softcap,
+                                              .sinks = a.sinks,
+                                              .max_rows = plan_.options.max_rows,
+                                              .max_context = plan_.options.context,
+                                              .workers = plan_.options.workers},
+                    kernels::attention_kernels(), "attention"));
+
+  LinearProblem out = PAGODA_TRY(product(index, {{Role::kAttentionOut, a.output_bias}}, tokens));
+  PAGODA_TRY(choose(stages.attention_out, kernels::SublayerOutProblem{.product = out, .residual = residual},
+                    kernels::attention_out_kernels(), "attention_out"));
+
+  LinearProblem in = PAGODA_TRY(product(index, {{Role::kGate, f.gate_bias}, {Role::kUp, f.up_bias}}, tokens));
+  const kernels::GatedActivationProblem activation{
+      .activation = plan_.activation, .width = f.width, .kind = f.activation, .limit = 0};
+  PAGODA_TRY(choose(stages.ffn_in,
+                    kernels::FfnInProblem{.has_norm = true, .norm = norm(), .product = in, .activation = activation},
+                    kernels::ffn_in_kernels(), "ffn_in"));
+
+  LinearProblem down = PAGODA_TRY(product(index, {{Role::kDown, f.down_bias}}, tokens));
+  PAGODA_TRY(choose(stages.ffn_out, kernels::SublayerOutProblem{.product = down, .residual = residual},
+                    kernels::ffn_out_kernels(), "ffn_out"));
+
+  plan_.kv_layouts.push_back(layout);
+  const std::int64_t widths = a.heads * (a.key_dim + a.value_dim) + f.width;
+  plan_.activation_bytes =
+      std::max(plan_.activation_bytes, tokens * (plan_.spec.hidden + widths) * tensor::size_of(plan_.activation));
+  return Ok{};
+}
+
+Status Planner::plan_head() {
+  const Role role = plan_.spec.tied_head ? Role::kEmbedding : Role::kHead;
+  const std::int64_t rows = std::min(plan_.options.head_rows, plan_.options.max_step_tokens);
+  LinearProblem problem = PAGODA_TRY(product(-1, {{role, false}}, rows));
+  PAGODA_TRY(choose(plan_.head,
+                    kernels::HeadProblem{.norm = norm(),
+                                         .product = problem,
+                                         .softcap = plan_.spec.logit_softcap,
+                                         .scale = static_cast<float>(plan_.spec.logit_scale)},
+                    kernels::head_kernels(), "head"));
+  // An embedding that is no head is only ever read row by row: the file's own order is as good as any.
+  WeightPlan& embedding = weight(Role::kEmbedding, -1);
+  if (embedding.layout == nullptr) embedding.layout = &kernels::kRowsLayout;
+  plan_.activation_bytes += rows * (plan_.spec.hidden + plan_.spec.vocab) * tensor::size_of(plan_.activation);
+  return Ok{};
+}
+
+void Planner::store(WeightPlan& weight) {
+  const BoundTensor& tensor = weight.tensor;
+  if (weight.layout != nullptr) {
+    weight.bytes = static_cast<std::int64_t>(
+        weight.layout->packed_bytes(*tensor.entry->format, {.n = tensor.rows, .k = tensor.cols}));
+  } else {
+    weight.bytes = tensor.rows * tensor.cols * static_cast<std::int64_t>(sizeof(float));
+  }
+  plan_.weight_bytes += round_up<std::int64_t>(weight.bytes, kernels::kLayoutAlignment);
+}
+
+}  // namespace
+
+Result<KvDType> parse_kv_dtype(std::string_view text) {
+  if (text == "auto") return KvDType::kAuto;
+  if (text == "f16") return KvDType::kF16;
+  if (text == "bf16") return KvDType::kBf16;
+  if (text == "fp8_e4m3") {
+    return fail_param(ErrorCode::kUnsupportedArgument, "--kv-dtype", "--kv-dtype fp8_e4m3 needs a GPU");
+  }
+  return fail_param(ErrorCode::kInvalidArgument, "--kv-dtype",
+                    "--kv-dtype is \"{}\"; it must be auto, bf16, f16 or fp8_e4m3", text);
+}
+
+std::int64_t Plan::bytes_per_block(std::int32_t cache_group) const {
+  std::int64_t bytes = 0;
+  for (const std::int32_t layer : spec.cache_groups[static_cast<std::size_t>(cache_group)].layers) {
+    bytes += kernels::kv_bytes_per_block(kv_layouts[static_cast<std::size_t>(layer)]);
+  }
+  return bytes;
+}
+
+Result<Plan> make_plan(const ModelSpec& spec, const Binding& binding, const device::DeviceCaps& caps,
+                       const PlanOptions& options) {
+  PlanOptions resolved = options;
+  if (resolved.context == 0) resolved.context = spec.context;
+  PAGODA_TRY(check_options(resolved, spec, caps));
+  return Planner(spec, binding, caps, resolved).make();
+}
+
+}  // namespace pagoda::model
