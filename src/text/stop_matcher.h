@@ -42,6 +42,7 @@ class StopMatcher {
   void add(std::int32_t stop);
   void link();
   std::int32_t next(std::int32_t node, unsigned char byte) const;
+  std::string settle();
 
   std::vector<std::string> stops_;
   std::vector<Node> nodes_{Node{}};
