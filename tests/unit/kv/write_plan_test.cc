@@ -62,7 +62,8 @@ TEST(WritePlanTest, EveryTokenGoesWhereTheTableSays) {
   for (std::int64_t offset = 0; offset < 12; ++offset) {
     for (std::int64_t count = 0; offset + count <= 12; ++count) {
       std::vector<std::int64_t> slots(static_cast<std::size_t>(count), -1);
-      for (const KvWrite& write : plan_of(table, offset, count).writes()) {
+      const KvWritePlan plan = plan_of(table, offset, count);
+      for (const KvWrite& write : plan.writes()) {
         for (std::int64_t row = write.local_start; row < write.local_end; ++row) {
           slots[static_cast<std::size_t>(row)] = write.block * 3 + write.page_start + row - write.local_start;
         }
