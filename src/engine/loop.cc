@@ -67,12 +67,13 @@ void Engine::start_steps() {
 }
 
 void Engine::set_slot(const sched::Admission& admission) {
+  const Entry entry = active_.find(admission.sequence);
+  if (entry == active_.end()) return;  // it ended before it got its first row
   char& set = slot_set_[static_cast<std::size_t>(admission.slot)];
   if (set != 0) runner_->clear_slot(admission.slot);
   set = 1;
   const sched::Sequence* sequence = scheduler_->find(admission.sequence);
-  const Entry entry = active_.find(admission.sequence);
-  PAGODA_CHECK(sequence != nullptr && entry != active_.end(), "sequence {}", admission.sequence);
+  PAGODA_CHECK(sequence != nullptr, "sequence {}", admission.sequence);
   const Submission& wanted = entry->second.job->submission();
   const Status status = runner_->set_slot(admission.slot, {.sampling = &wanted.sampling,
                                                            .seed = wanted.seed,
@@ -137,7 +138,8 @@ void Engine::read_prompt(const sched::Row& row, const runtime::RowResult& result
   const std::int64_t first = row.start + row.want_from;
   if (row.want == sched::Want::kLogits) {
     const auto vocab = static_cast<std::size_t>(vocab_);
-    for (std::int64_t i = 0; i < row.count - row.want_from && first + i < prompt; ++i) {
+    const std::int64_t count = std::ssize(result.logits) / vocab_;
+    for (std::int64_t i = 0; i < count && first + i < prompt; ++i) {
       if (first + i < entry->second.logits_given) continue;  // it was preempted, and computes them again
       ++entry->second.logits_given;
       if (wanted.on_logits(first + i, result.logits.subspan(static_cast<std::size_t>(i) * vocab, vocab))) continue;
@@ -146,7 +148,7 @@ void Engine::read_prompt(const sched::Row& row, const runtime::RowResult& result
     return;
   }
   const auto best = static_cast<std::size_t>(wanted.prompt_best.value_or(0));
-  for (std::int64_t i = 0; i < row.count - row.want_from && first + i + 1 < prompt; ++i) {
+  for (std::int64_t i = 0; i < std::ssize(result.target_logprobs) && first + i + 1 < prompt; ++i) {
     if (first + i < job.num_prompt_scores()) continue;
     const auto at = static_cast<std::size_t>(i);
     job.push_prompt_score(result.target_logprobs[at], result.target_best.subspan(at * best, best));
