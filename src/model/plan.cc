@@ -51,7 +51,9 @@ class Planner {
   }
 
   Result<Plan> make() {
-    for (const BoundTensor& tensor : binding_.tensors) plan_.weights.push_back({.tensor = tensor});
+    for (const BoundTensor& tensor : binding_.tensors) {
+      plan_.weights.push_back({.tensor = tensor, .format = tensor.entry->format});
+    }
     plan_.layers.resize(plan_.spec.layers.size());
     for (std::int32_t i = 0; i < std::ssize(plan_.layers); ++i) PAGODA_TRY(plan_layer(i));
     PAGODA_TRY(plan_head());
@@ -241,10 +243,14 @@ Result<KvDType> parse_kv_dtype(std::string_view text) {
                     "--kv-dtype is \"{}\"; it must be auto, bf16, f16 or fp8_e4m3", text);
 }
 
+std::int64_t Plan::page_stride(std::int32_t layer) const {
+  return round_up(kernels::kv_bytes_per_block(kv_layouts[static_cast<std::size_t>(layer)]), kScratchAlignment);
+}
+
 std::int64_t Plan::bytes_per_block(std::int32_t cache_group) const {
   std::int64_t bytes = 0;
   for (const std::int32_t layer : spec.cache_groups[static_cast<std::size_t>(cache_group)].layers) {
-    bytes += kernels::kv_bytes_per_block(kv_layouts[static_cast<std::size_t>(layer)]);
+    bytes += page_stride(layer);
   }
   return bytes;
 }

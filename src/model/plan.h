@@ -49,6 +49,7 @@ struct PlanOptions {
 /// How one weight is stored.
 struct WeightPlan {
   BoundTensor tensor;
+  const quant::Format* format = nullptr;    ///< of the file's tensor
   const kernels::Layout* layout = nullptr;  ///< null: small, widened to float (norms, biases)
   std::int64_t bytes = 0;                   ///< in memory
 };
@@ -93,6 +94,9 @@ struct Plan {
   std::int64_t weight_bytes = 0;
   std::int64_t activation_bytes = 0;  ///< all buffers of a step
   std::int64_t scratch_bytes = 0;     ///< one workspace for the largest stage
+
+  /// Bytes from one page of a layer to the next.
+  std::int64_t page_stride(std::int32_t layer) const;
 
   /// Of all layers of one cache group together, keys and values.
   std::int64_t bytes_per_block(std::int32_t cache_group) const;

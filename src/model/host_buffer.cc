@@ -1,0 +1,28 @@
+#include "model/host_buffer.h"
+
+#include <sys/mman.h>
+
+#include "base/checked.h"
+
+namespace pagoda::model {
+
+Result<HostBuffer> HostBuffer::allocate(std::int64_t bytes, const char* purpose, bool huge) {
+  HostBuffer buffer;
+  if (bytes <= 0) return buffer;
+  void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return fail(ErrorCode::kOutOfMemory, "the system has no {} bytes of memory for {}", bytes, purpose);
+  }
+  // Only advice: without large pages everything works, a little slower.
+  (void)madvise(memory, static_cast<std::size_t>(bytes), huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  buffer.data_ = static_cast<std::byte*>(memory);
+  buffer.bytes_ = bytes;
+  return buffer;
+}
+
+HostBuffer::~HostBuffer() {
+  if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(bytes_));
+}
+
+}  // namespace pagoda::model

@@ -1,0 +1,144 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+namespace pagoda::model {
+namespace {
+
+constexpr std::size_t kNumRoles = static_cast<std::size_t>(Role::kFeedForwardPostNorm) + 1;
+constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;  // each worker holds one piece of the file at a time
+
+std::size_t place(Role role, std::int32_t layer) {
+  return static_cast<std::size_t>(layer + 1) * kNumRoles + static_cast<std::size_t>(role);
+}
+
+/// Rows of one tensor that are read and packed together.
+struct Piece {
+  std::size_t weight = 0;
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
+  std::int64_t bytes = 0;
+};
+
+}  // namespace
+
+/// One load, shared by the pool's workers.
+class Weights::Loader {
+ public:
+  Loader(std::span<const Stored> stored, const io::ModelFile& file, const LoadProgress& progress)
+      : stored_(stored), file_(file), progress_(progress) {
+    for (std::size_t i = 0; i < stored.size(); ++i) cut(i);
+  }
+
+  Status run(ThreadPool& pool) {
+    pool.run([](void* self, int worker) { static_cast<Loader*>(self)->work(worker); }, this);
+    if (error_.has_value()) return *std::move(error_);
+    if (progress_) progress_(total_, total_);
+    return Ok{};
+  }
+
+ private:
+  void cut(std::size_t index) {
+    const WeightPlan& plan = stored_[index].plan;
+    const std::int64_t row_bytes = plan.format->row_bytes(plan.tensor.cols);
+    const std::int64_t multiple = plan.layout != nullptr ? plan.layout->row_multiple : 1;
+    const std::int64_t rows =
+        std::max(multiple, kPieceBytes / std::max<std::int64_t>(row_bytes, 1) / multiple * multiple);
+    for (std::int64_t row = 0; row < plan.tensor.rows; row += rows) {
+      const std::int64_t count = std::min(rows, plan.tensor.rows - row);
+      pieces_.push_back({index, row, count, count * row_bytes});
+      total_ += count * row_bytes;
+    }
+  }
+
+  void work(int worker) {
+    std::vector<std::byte> staging;
+    for (;;) {
+      const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
+      if (index >= pieces_.size() || failed_.load(std::memory_order_relaxed)) return;
+      const Piece& piece = pieces_[index];
+      if (Status status = load(piece, staging); !status.ok()) {
+        const std::lock_guard lock(mutex_);
+        if (!error_.has_value()) error_ = std::move(status).error();
+        failed_.store(true, std::memory_order_relaxed);
+        return;
+      }
+      const std::int64_t done = done_.fetch_add(piece.bytes, std::memory_order_relaxed) + piece.bytes;
+      if (worker == 0 && progress_) progress_(done, total_);
+    }
+  }
+
+  Status load(const Piece& piece, std::vector<std::byte>& staging) const {
+    const Stored& stored = stored_[piece.weight];
+    const BoundTensor& tensor = stored.plan.tensor;
+    staging.resize(std::max(staging.size(), static_cast<std::size_t>(piece.bytes)));
+    const std::span bytes(staging.data(), static_cast<std::size_t>(piece.bytes));
+    PAGODA_TRY(file_.read_rows(*tensor.entry, piece.first_row, piece.num_rows, bytes));
+    const quant::Format& format = *stored.plan.format;
+    if (stored.plan.layout != nullptr) {
+      stored.plan.layout->pack(format, {.n = tensor.rows, .k = tensor.cols}, piece.first_row, piece.num_rows,
+                               bytes.data(), stored.data);
+    } else {
+      format.decode_row(bytes.data(), tensor.cols, reinterpret_cast<float*>(stored.data));
+    }
+    return Ok{};
+  }
+
+  std::span<const Stored> stored_;
+  const io::ModelFile& file_;
+  const LoadProgress& progress_;
+  std::vector<Piece> pieces_;
+  std::int64_t total_ = 0;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::int64_t> done_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  std::optional<Error> error_;
+};
+
+Result<Weights> Weights::load(const Plan& plan, const io::ModelFile& file, ThreadPool& pool,
+                              const LoadProgress& progress) {
+  Weights weights;
+  weights.memory_ = PAGODA_TRY(HostBuffer::allocate(plan.weight_bytes, "the weights", true));
+  weights.index_.assign((plan.spec.layers.size() + 1) * kNumRoles, -1);
+  std::int64_t offset = 0;
+  for (const WeightPlan& weight : plan.weights) {
+    weights.index_[place(weight.tensor.role, weight.tensor.layer)] = static_cast<std::int32_t>(weights.stored_.size());
+    weights.stored_.push_back({weight, weights.memory_.data() + offset});
+    offset += round_up<std::int64_t>(weight.bytes, kernels::kLayoutAlignment);
+  }
+  PAGODA_CHECK(offset == plan.weight_bytes, "{} of {} bytes", offset, plan.weight_bytes);
+  Loader loader(weights.stored_, file, progress);
+  PAGODA_TRY(loader.run(pool));
+  // The catalog's entries belong to the file, which may be closed now.
+  for (Stored& stored : weights.stored_) stored.plan.tensor.entry = nullptr;
+  return weights;
+}
+
+const Weights::Stored* Weights::find(Role role, std::int32_t layer) const {
+  const std::int32_t index = index_[place(role, layer)];
+  return index < 0 ? nullptr : &stored_[static_cast<std::size_t>(index)];
+}
+
+kernels::LinearWeight Weights::matrix(Role role, std::int32_t layer, Role bias_role) const {
+  const Stored* stored = find(role, layer);
+  PAGODA_CHECK(stored != nullptr && stored->plan.layout != nullptr, "{} of layer {}", to_string(role), layer);
+  return {.format = stored->plan.format,
+          .layout = stored->plan.layout,
+          .shape = {.n = stored->plan.tensor.rows, .k = stored->plan.tensor.cols},
+          .data = stored->data,
+          .bias = bias_role == role ? nullptr : vector(bias_role, layer)};
+}
+
+const float* Weights::vector(Role role, std::int32_t layer, std::int64_t* size) const {
+  const Stored* stored = find(role, layer);
+  if (stored == nullptr) return nullptr;
+  PAGODA_CHECK(stored->plan.layout == nullptr, "{} is a matrix", to_string(role));
+  if (size != nullptr) *size = stored->plan.tensor.cols;
+  return reinterpret_cast<const float*>(stored->data);
+}
+
+}  // namespace pagoda::model
