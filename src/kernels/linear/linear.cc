@@ -1,5 +1,6 @@
 #include "kernels/linear/linear.h"
 
+#include "kernels/linear/cpu_gemm_int8.h"
 #include "kernels/linear/cpu_generic.h"
 #include "kernels/linear/reference.h"
 
@@ -7,10 +8,7 @@ namespace pagoda::kernels {
 
 std::span<const LinearKernel* const> linear_kernels() {
   static constexpr std::array kAll = {
-      &kGenericAvx512Linear,
-      &kGenericAvx2Linear,
-      &kGenericLinear,
-      &kReferenceLinear,
+      &kInt8Avx512Linear, &kGenericAvx512Linear, &kGenericAvx2Linear, &kGenericLinear, &kReferenceLinear,
   };
   return kAll;
 }

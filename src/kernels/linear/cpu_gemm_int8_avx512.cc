@@ -1,0 +1,352 @@
+// Quantised weights times 8- or 16-bit activations (formula in int8_gemm.h), 16 rows in a register.
+//
+// A lane is a weight row; a vector of codes holds 4 columns of 16 rows, and VPDPBUSD multiplies it with 4 activation
+// codes of one token, broadcast. Up to one tile of tokens the codes are unpacked in registers as they stream by: bytes
+// moved are the weight's. For more tokens, two row tiles (32 rows) are unpacked, a panel of columns at a time, into
+// the worker's stack (L1), and all tokens sweep over it in tiles whose sums live in registers.
+// Per 32 columns, 16 rows and token: 8 dot products, 1 conversion, 2 to 4 float operations.
+#include <immintrin.h>
+
+#include "kernels/linear/int8_gemm.h"
+
+namespace pagoda::kernels::int8_gemm {
+namespace {
+
+using namespace int8_rows16;
+using Byte = std::uint8_t;
+
+constexpr std::int64_t kPanelGroups = 18;
+
+constexpr bool has_minimum(Encoding e) { return e.offset_log2 < 0; }
+constexpr int scales_a_group(Encoding e) { return e.params == Params::kSuper6 ? 2 : 1; }
+
+__m512i load_vector(const Byte* at) { return _mm512_loadu_si512(at); }
+
+/// Shifts bits of every byte by `left` (negative: right); bits that cross bytes are masked away by the caller.
+template <int kLeft>
+__m512i shift(__m512i bits) {
+  if constexpr (kLeft > 0) return _mm512_slli_epi16(bits, kLeft);
+  if constexpr (kLeft < 0) return _mm512_srli_epi16(bits, -kLeft);
+  return bits;
+}
+
+/// code | (bits shifted & mask)
+template <int kLeft>
+__m512i add_bits(__m512i code, __m512i bits, __m512i mask) {
+  return _mm512_ternarylogic_epi32(code, shift<kLeft>(bits), mask, 0xf8);
+}
+
+/// The eight vectors of codes of one group.
+template <Encoding kEncoding>
+void unpack_codes(const Byte* at, __m512i* v) {
+  if constexpr (kEncoding.code_bits == 8) {
+    for (int i = 0; i < 8; ++i) v[i] = load_vector(at + 64 * i);
+    return;
+  }
+  const __m512i nibble = _mm512_set1_epi8(15);
+  for (int i = 0; i < 4; ++i) {
+    const __m512i both = load_vector(at + 64 * i);
+    v[i] = _mm512_and_si512(both, nibble);
+    v[i + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+  }
+  if constexpr (kEncoding.code_bits == 5) {
+    const __m512i bits = load_vector(at + 256);
+    const __m512i mask = _mm512_set1_epi8(16);
+    v[0] = add_bits<4>(v[0], bits, mask);
+    v[1] = add_bits<3>(v[1], bits, mask);
+    v[2] = add_bits<2>(v[2], bits, mask);
+    v[3] = add_bits<1>(v[3], bits, mask);
+    v[4] = add_bits<0>(v[4], bits, mask);
+    v[5] = add_bits<-1>(v[5], bits, mask);
+    v[6] = add_bits<-2>(v[6], bits, mask);
+    v[7] = add_bits<-3>(v[7], bits, mask);
+  }
+  if constexpr (kEncoding.code_bits == 6) {
+    const __m512i mask = _mm512_set1_epi8(48);
+    for (int half = 0; half < 2; ++half) {
+      const __m512i bits = load_vector(at + 256 + 64 * half);
+      v[4 * half + 0] = add_bits<4>(v[4 * half + 0], bits, mask);
+      v[4 * half + 1] = add_bits<2>(v[4 * half + 1], bits, mask);
+      v[4 * half + 2] = add_bits<0>(v[4 * half + 2], bits, mask);
+      v[4 * half + 3] = add_bits<-2>(v[4 * half + 3], bits, mask);
+    }
+  }
+}
+
+/// A group's float parameters for 16 rows: scales of the group or of its halves, and the minimum.
+struct Scales {
+  __m512 d[2];
+  __m512 m;
+};
+
+__m512 load_halves(const Byte* at) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))); }
+__m128i load_16(const Byte* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
+__m512 load_unsigned(const Byte* at) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16(at))); }
+__m512 load_signed(const Byte* at) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16(at))); }
+
+/// Products of an f16 and a scale code of at most 8 bits are exact.
+template <Encoding kEncoding>
+Scales unpack_scales(const Byte* region, std::int64_t group) {
+  Scales scales;
+  const Byte* at = region + group / param_groups(kEncoding) * param_bytes(kEncoding);
+  scales.d[0] = load_halves(at);
+  if constexpr (kEncoding.params == Params::kScaleMinimum) scales.m = load_halves(at + 32);
+  if constexpr (kEncoding.params == Params::kSuper4) {
+    const Byte* codes = at + 64 + 32 * (group % kSuperGroups);
+    scales.m = _mm512_mul_ps(load_halves(at + 32), load_unsigned(codes + 16));
+    scales.m = _mm512_xor_ps(scales.m, _mm512_set1_ps(-0.0f));
+    scales.d[0] = _mm512_mul_ps(scales.d[0], load_unsigned(codes));
+  }
+  if constexpr (kEncoding.params == Params::kSuper6) {
+    const Byte* codes = at + 32 + 32 * (group % kSuperGroups);
+    scales.d[1] = _mm512_mul_ps(scales.d[0], load_signed(codes + 16));
+    scales.d[0] = _mm512_mul_ps(scales.d[0], load_signed(codes));
+  }
+  return scales;
+}
+
+__m512i broadcast_4(const std::int8_t* codes) {
+  std::int32_t four;
+  __builtin_memcpy(&four, codes, 4);
+  return _mm512_set1_epi32(four);
+}
+
+/// The sums of kRows row tiles and kTokens tokens.
+template <int kRows, int kTokens>
+struct Sums {
+  __m512 value[kRows][kTokens];
+};
+
+/// What one group adds. `codes(r, v)` is row tile r's vector v; `scales[r]` its parameters.
+template <bool kMinimum, int kScales, int kOffsetLog2, int kRows, int kTokens, int kTerms, class Codes, class ScalesOf>
+[[gnu::always_inline]] inline void add_group(const Codes& codes, const ScalesOf& scales,
+                                             const Record<kTokens, kTerms>& x, Sums<kRows, kTokens>& sums) {
+  for (int part = 0; part < kScales; ++part) {
+    __m512i dot[kTerms][kRows][kTokens];  // terms: 256·dot[0] + dot[1]
+    for (int t = 0; t < kTokens; ++t) {
+      const std::int32_t* start = kScales == 1 ? x.minus_sum : x.minus_half[part];
+      for (int r = 0; r < kRows; ++r) {
+        if constexpr (kTerms == 2) dot[0][r][t] = _mm512_setzero_si512();
+        dot[kTerms - 1][r][t] = kMinimum ? _mm512_setzero_si512()
+                                         : _mm512_slli_epi32(_mm512_set1_epi32(start[t]), kMinimum ? 0 : kOffsetLog2);
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8 / kScales; ++i) {
+      const int v = part * 4 + i;
+      __m512i w[kRows];
+      for (int r = 0; r < kRows; ++r) w[r] = codes(r, v);
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        for (int term = 0; term < kTerms; ++term) {
+          const __m512i a = broadcast_4(x.codes[term][t] + 4 * v);
+          for (int r = 0; r < kRows; ++r) dot[term][r][t] = _mm512_dpbusd_epi32(dot[term][r][t], w[r], a);
+        }
+      }
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      for (int r = 0; r < kRows; ++r) {
+        __m512i whole = dot[0][r][t];
+        if constexpr (kTerms == 2) whole = _mm512_add_epi32(_mm512_slli_epi32(whole, 8), dot[1][r][t]);
+        const __m512 product = _mm512_mul_ps(scales(r).d[part], _mm512_cvtepi32_ps(whole));
+        sums.value[r][t] = _mm512_fmadd_ps(_mm512_set1_ps(x.scale[t]), product, sums.value[r][t]);
+        if constexpr (kMinimum) {
+          sums.value[r][t] = _mm512_fmadd_ps(scales(r).m, _mm512_set1_ps(x.sum[t]), sums.value[r][t]);
+        }
+      }
+    }
+  }
+}
+
+/// The rows of a tile that exist.
+__mmask16 rows_mask(std::int64_t n, std::int64_t tile) {
+  const std::int64_t rows = n - tile * kTileRows;
+  return rows >= kTileRows ? __mmask16(0xffff) : static_cast<__mmask16>((1u << rows) - 1u);
+}
+
+/// Where the sums of a tile of tokens and of row tiles from `tile` on lie: in the output itself.
+template <int kRows, int kTokens>
+struct OutputTile {
+  const Product& product;
+  std::int64_t tile;
+  std::int64_t token;
+
+  float* at(int r, int t) const { return product.out + (token + t) * product.out_stride + (tile + r) * kTileRows; }
+  void load(Sums<kRows, kTokens>& sums, bool first) const {
+    for (int r = 0; r < kRows; ++r) {
+      const __mmask16 mask = rows_mask(product.n, tile + r);
+      for (int t = 0; t < kTokens; ++t) {
+        sums.value[r][t] = first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, at(r, t));
+      }
+    }
+  }
+  void store(Sums<kRows, kTokens>& sums, bool last) const {
+    for (int r = 0; r < kRows; ++r) {
+      const __mmask16 mask = rows_mask(product.n, tile + r);
+      const bool biased = last && product.bias != nullptr;
+      const __m512 bias =
+          biased ? _mm512_maskz_loadu_ps(mask, product.bias + (tile + r) * kTileRows) : _mm512_setzero_ps();
+      for (int t = 0; t < kTokens; ++t) {
+        if (biased) sums.value[r][t] = _mm512_add_ps(sums.value[r][t], bias);
+        _mm512_mask_storeu_ps(at(r, t), mask, sums.value[r][t]);
+      }
+    }
+  }
+};
+
+/// One tile of tokens against packed rows, unpacked on the way.
+template <Encoding kEncoding, int kTokens, int kTerms>
+void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) {
+  const std::int64_t bytes = tile_bytes(kEncoding, product.groups);
+  const std::int64_t region = region_bytes(kEncoding, product.groups);
+  for (std::int64_t tile = begin; tile < end; ++tile) {
+    const Byte* params = product.weight + tile * bytes;
+    const Byte* codes = params + region;
+    const auto* x = reinterpret_cast<const Record<kTokens, kTerms>*>(product.activations);
+    const OutputTile<1, kTokens> out{product, tile, 0};
+    Sums<1, kTokens> sums;
+    out.load(sums, true);
+    for (std::int64_t group = 0; group < product.groups; ++group) {
+      const Scales scales = unpack_scales<kEncoding>(params, group);
+      __m512i v[8];
+      unpack_codes<kEncoding>(codes, v);
+      add_group<has_minimum(kEncoding), scales_a_group(kEncoding), has_minimum(kEncoding) ? 0 : kEncoding.offset_log2>(
+          [&](int, int i) { return v[i]; }, [&](int) -> const Scales& { return scales; }, x[group], sums);
+      codes += code_bytes(kEncoding);
+    }
+    out.store(sums, true);
+  }
+}
+
+/// One group of kRows row tiles, unpacked. Codes are shifted up so that every offset is 128.
+template <bool kMinimum, int kScales, int kRows>
+struct PanelGroup {
+  __m512i codes[8][kRows];
+  __m512 d[kScales][kRows];
+  __m512 m[kMinimum ? kRows : 1];
+};
+
+template <Encoding kEncoding, int kRows>
+using PanelOf = PanelGroup<has_minimum(kEncoding), scales_a_group(kEncoding), kRows>;
+
+template <Encoding kEncoding, int kRows>
+void unpack_panel(const Product& product, std::int64_t tile, std::int64_t first, std::int64_t count,
+                  PanelOf<kEncoding, kRows>* panel) {
+  const __m512i raise = _mm512_set1_epi8(
+      has_minimum(kEncoding) ? 0
+                             : static_cast<char>(128 - (1 << (has_minimum(kEncoding) ? 0 : kEncoding.offset_log2))));
+  for (int r = 0; r < kRows; ++r) {
+    const Byte* params = product.weight + (tile + r) * tile_bytes(kEncoding, product.groups);
+    const Byte* codes = params + region_bytes(kEncoding, product.groups) + first * code_bytes(kEncoding);
+    for (std::int64_t group = 0; group < count; ++group, codes += code_bytes(kEncoding)) {
+      const Scales scales = unpack_scales<kEncoding>(params, first + group);
+      __m512i v[8];
+      unpack_codes<kEncoding>(codes, v);
+      for (int i = 0; i < 8; ++i) {
+        panel[group].codes[i][r] = has_minimum(kEncoding) ? v[i] : _mm512_add_epi8(v[i], raise);
+      }
+      for (int part = 0; part < scales_a_group(kEncoding); ++part) panel[group].d[part][r] = scales.d[part];
+      if constexpr (has_minimum(kEncoding)) panel[group].m[r] = scales.m;
+    }
+  }
+}
+
+/// One tile of tokens over one panel.
+template <bool kMinimum, int kScales, int kRows, int kTokens, int kTerms>
+void sweep(const PanelGroup<kMinimum, kScales, kRows>* panel, std::int64_t groups, const Byte* activations,
+           const OutputTile<kRows, kTokens>& out, bool first, bool last) {
+  const auto* x = reinterpret_cast<const Record<kTokens, kTerms>*>(activations);
+  Sums<kRows, kTokens> sums;
+  out.load(sums, first);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const PanelGroup<kMinimum, kScales, kRows>& w = panel[group];
+    add_group<kMinimum, kScales, 7>([&](int r, int v) { return w.codes[v][r]; },
+                                    [&](int r) {
+                                      Scales scales;
+                                      for (int part = 0; part < kScales; ++part) scales.d[part] = w.d[part][r];
+                                      if constexpr (kMinimum) scales.m = w.m[r];
+                                      return scales;
+                                    },
+                                    x[group], sums);
+  }
+  out.store(sums, last);
+}
+
+/// `sweep` for a number of tokens known at run time.
+template <bool kMinimum, int kScales, int kRows, int kTerms, int kTokens = static_cast<int>(max_tile_tokens(kTerms))>
+void sweep_tokens(const PanelGroup<kMinimum, kScales, kRows>* panel, std::int64_t groups, const Product& product,
+                  std::int64_t tile, std::int64_t first_group, std::int64_t token, std::int64_t tokens) {
+  if constexpr (kTokens > 0) {
+    if (tokens != kTokens) {
+      return sweep_tokens<kMinimum, kScales, kRows, kTerms, kTokens - 1>(panel, groups, product, tile, first_group,
+                                                                         token, tokens);
+    }
+    const Byte* activations =
+        product.activations + (token * product.groups + first_group * tokens) * token_bytes(kTerms);
+    sweep<kMinimum, kScales, kRows, kTokens, kTerms>(panel, groups, activations,
+                                                     OutputTile<kRows, kTokens>{product, tile, token}, first_group == 0,
+                                                     first_group + groups == product.groups);
+  }
+}
+
+/// All tokens against kRows row tiles.
+template <Encoding kEncoding, int kRows, int kTerms>
+void panel_tiles(const Product& product, std::int64_t tile) {
+  PanelOf<kEncoding, kRows> panel[kPanelGroups];
+  const std::int64_t panels = (product.groups + kPanelGroups - 1) / kPanelGroups;
+  const std::int64_t tiles = token_tiles(product.m, kTerms);
+  for (std::int64_t p = 0; p < panels; ++p) {
+    const std::int64_t first = p * product.groups / panels;
+    const std::int64_t count = (p + 1) * product.groups / panels - first;
+    unpack_panel<kEncoding, kRows>(product, tile, first, count, panel);
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t token = t * product.m / tiles;
+      const std::int64_t tokens = (t + 1) * product.m / tiles - token;
+      sweep_tokens<has_minimum(kEncoding), scales_a_group(kEncoding), kRows, kTerms>(panel, count, product, tile, first,
+                                                                                     token, tokens);
+    }
+  }
+}
+
+template <Encoding kEncoding, int kTerms, int kTokens = static_cast<int>(max_tile_tokens(kTerms))>
+void stream_tokens(const Product& product, std::int64_t begin, std::int64_t end) {
+  if constexpr (kTokens > 0) {
+    if (product.m == kTokens) return stream_tiles<kEncoding, kTokens, kTerms>(product, begin, end);
+    stream_tokens<kEncoding, kTerms, kTokens - 1>(product, begin, end);
+  }
+}
+
+template <Encoding kEncoding, int kTerms>
+void run(const Product& product, std::int64_t begin, std::int64_t end) {
+  if (product.m <= max_tile_tokens(kTerms)) return stream_tokens<kEncoding, kTerms>(product, begin, end);
+  std::int64_t tile = begin;
+  for (; tile + 2 <= end; tile += 2) panel_tiles<kEncoding, 2, kTerms>(product, tile);
+  for (; tile < end; ++tile) panel_tiles<kEncoding, 1, kTerms>(product, tile);
+}
+
+struct Entry {
+  Encoding encoding;
+  ProductKernel kernels[2];
+};
+
+template <Encoding kEncoding>
+constexpr Entry entry() {
+  return {kEncoding, {&run<kEncoding, 1>, &run<kEncoding, 2>}};
+}
+
+constexpr Entry kEntries[] = {entry<kQ4_0>(), entry<kQ4_1>(), entry<kQ5_0>(), entry<kQ5_1>(),
+                              entry<kQ8_0>(), entry<kQ4_K>(), entry<kQ5_K>(), entry<kQ6_K>()};
+
+}  // namespace
+
+ProductKernel product_avx512(const Encoding& encoding, int terms) {
+  for (const Entry& e : kEntries) {
+    if (e.encoding.params == encoding.params && e.encoding.code_bits == encoding.code_bits &&
+        e.encoding.offset_log2 == encoding.offset_log2) {
+      return e.kernels[terms - 1];
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace pagoda::kernels::int8_gemm
