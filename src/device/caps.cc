@@ -53,8 +53,9 @@ Result<CpuIsa> parse_isa(std::string_view text) {
 
 Result<DeviceCaps> cpu_caps(CpuIsa isa) {
   if (isa > detect_isa()) {
-    return fail_param(ErrorCode::kDeviceUnfit, "cpu", "this CPU does not have the instructions of {}; its best set is {}",
-                      to_string(isa), to_string(detect_isa()));
+    return fail_param(ErrorCode::kDeviceUnfit, "cpu",
+                      "this CPU does not have the instructions of {}; its best set is {}", to_string(isa),
+                      to_string(detect_isa()));
   }
   return DeviceCaps{.kind = DeviceKind::kCpu, .isa = isa, .name = processor_name()};
 }

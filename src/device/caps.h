@@ -18,9 +18,9 @@ enum class DeviceKind : std::uint8_t {
 /// Sets of CPU instructions that kernels are written for; each includes those before it.
 enum class CpuIsa : std::uint8_t {
   kPortable,
-  kAvx2,       ///< AVX2, FMA, F16C
-  kAvx512,     ///< AVX-512 F, BW, DQ, VL and VNNI
-  kAvx512Bf16, ///< and AVX512-BF16
+  kAvx2,        ///< AVX2, FMA, F16C
+  kAvx512,      ///< AVX-512 F, BW, DQ, VL and VNNI
+  kAvx512Bf16,  ///< and AVX512-BF16
 };
 
 struct DeviceCaps {

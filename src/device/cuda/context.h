@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "device/cuda/driver.h"
+
+namespace pagoda::device::cuda {
+
+/// What a plan asks of a GPU: plain data, also for a GPU that is not there.
+struct GpuCaps {
+  std::int32_t compute_major = 0;
+  std::int32_t compute_minor = 0;
+  std::int32_t num_sms = 0;
+  std::int64_t shared_bytes_per_block = 0;  ///< the most that a block may opt in to
+  std::int64_t l2_bytes = 0;
+  std::int64_t memory_bytes = 0;
+
+  /// "sm_90"
+  std::string architecture() const { return format("sm_{}{}", compute_major, compute_minor); }
+  std::int32_t compute() const { return compute_major * 10 + compute_minor; }
+  friend bool operator==(const GpuCaps&, const GpuCaps&) = default;
+};
+
+/// A GPU's primary context, retained as long as this lives.
+class Context {
+ public:
+  /// Errors: kDeviceMissing if there is no such device, kDeviceUnfit below compute capability 8.0.
+  static Result<std::shared_ptr<const Context>> create(std::shared_ptr<const Driver> driver, std::int32_t ordinal);
+
+  static Result<std::int32_t> device_count(const Driver& driver);
+
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const Driver& driver() const { return *driver_; }
+  const DriverApi& api() const { return driver_->api(); }
+  const GpuCaps& caps() const { return caps_; }
+  const std::string& name() const { return name_; }
+  std::int32_t ordinal() const { return ordinal_; }
+
+  /// Makes it the calling thread's; every thread that uses the GPU does so once.
+  void make_current() const;
+
+  std::int64_t free_bytes() const;  ///< of the whole card, now
+
+ private:
+  Context(std::shared_ptr<const Driver> driver, std::int32_t ordinal) : driver_(std::move(driver)), ordinal_(ordinal) {}
+
+  std::shared_ptr<const Driver> driver_;
+  std::int32_t ordinal_;
+  DeviceOrdinal device_ = 0;
+  ContextHandle handle_ = nullptr;
+  GpuCaps caps_;
+  std::string name_;
+};
+
+using ContextPtr = std::shared_ptr<const Context>;
+
+}  // namespace pagoda::device::cuda
