@@ -79,7 +79,9 @@ bool Scheduler::add_row(Step& step, Sequence& sequence, std::int64_t count) {
     batch.tokens.push_back(row.first_id_on_device ? kNoToken : sequence.tokens[position]);
     batch.targets.push_back(scored ? sequence.tokens[position + 1] : kNoToken);
   }
-  for (std::size_t g = 0; g < batch.groups.size(); ++g) add_pages(batch.groups[g], sequence.cache.table(g), row);
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+    add_pages(batch.groups[g], cache_->groups()[g], sequence.cache.table(g), row);
+  }
   batch.rows.push_back(row);
   step.owners.push_back(&sequence);
   sequence.scheduled = row.end();
@@ -102,14 +104,18 @@ void Scheduler::want_of_prompt(const Sequence& sequence, Row& row) {
   row.want_to = static_cast<std::int32_t>(to - row.start);
 }
 
-void Scheduler::add_pages(Batch::Group& group, const kv::BlockTable& table, const Row& row) {
+/// Names only blocks that the row's queries see: those before them may return while the step is in flight.
+void Scheduler::add_pages(Batch::Group& group, const kv::GroupConfig& config, const kv::BlockTable& table,
+                          const Row& row) {
   const std::span<const kv::BlockId> blocks = table.blocks();
-  const std::int32_t block_size = cache_->block_size();
-  group.block_tables.insert(group.block_tables.end(), blocks.begin(), blocks.end());
+  const auto unseen = static_cast<std::size_t>(config.first_needed_block(row.start));
+  group.block_tables.insert(group.block_tables.end(), unseen, kv::kNoBlock);
+  group.block_tables.insert(group.block_tables.end(), blocks.begin() + static_cast<std::ptrdiff_t>(unseen),
+                            blocks.end());
   group.table_begin.push_back(std::ssize(group.block_tables));
   for (std::int64_t position = row.start; position < row.end(); ++position) {
-    const kv::BlockId block = blocks[static_cast<std::size_t>(position / block_size)];
-    group.write_slots.push_back(kv::slot_index(block, block_size, position));
+    const kv::BlockId block = blocks[static_cast<std::size_t>(position / config.block_size)];
+    group.write_slots.push_back(kv::slot_index(block, config.block_size, position));
   }
 }
 

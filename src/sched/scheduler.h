@@ -121,7 +121,8 @@ class Scheduler {
   void add_prefills(Step& step, std::int64_t quantum, std::int64_t& budget);
   bool add_row(Step& step, Sequence& sequence, std::int64_t count);
   static void want_of_prompt(const Sequence& sequence, Row& row);
-  void add_pages(Batch::Group& group, const kv::BlockTable& table, const Row& row);
+  static void add_pages(Batch::Group& group, const kv::GroupConfig& config, const kv::BlockTable& table,
+                        const Row& row);
   bool make_room(Sequence& sequence, std::int64_t count);
   void preempt(Sequence& sequence);
   void admit();
