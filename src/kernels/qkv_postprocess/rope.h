@@ -64,20 +64,23 @@ class RopeTable {
   std::int64_t num_pairs() const { return pairs_; }
   std::int64_t max_positions() const { return max_positions_; }
 
-  /// Writes (num_pairs) cosines and sines of one position in [0, max_positions).
-  template <class T>
-  void fill(std::int64_t position, T* cosines, T* sines) const {
-    const double* low = low_.data() + (position % kStep) * 2 * pairs_;
-    const double* high = high_.data() + (position / kStep) * 2 * pairs_;
-    for (std::int64_t pair = 0; pair < pairs_; ++pair) {
-      cosines[pair] = static_cast<T>(high[pair] * low[pair] - high[pairs_ + pair] * low[pairs_ + pair]);
-      sines[pair] = static_cast<T>(high[pairs_ + pair] * low[pair] + high[pair] * low[pairs_ + pair]);
-    }
+  struct Rotation {
+    double cosine, sine;
+  };
+  /// Of one pair at a position in [0, max_positions).
+  Rotation at(std::int64_t position, std::int64_t pair) const {
+    const double* low = low_.data() + (position % kStep) * 2 * pairs_ + pair;
+    const double* high = high_.data() + (position / kStep) * 2 * pairs_ + pair;
+    return {high[0] * low[0] - high[pairs_] * low[pairs_], high[pairs_] * low[0] + high[0] * low[pairs_]};
   }
 
- private:
+  /// The two tables themselves, for kernels: rows of (2, num_pairs) cosines and sines. Position p is the product of the
+  /// rotations in row p % kStep of `low` and row p / kStep of `high`.
   static constexpr std::int64_t kStep = 64;
+  const double* low() const { return low_.data(); }
+  const double* high() const { return high_.data(); }
 
+ private:
   RopeSpec spec_;
   std::int64_t pairs_ = 0;
   std::int64_t max_positions_ = 0;

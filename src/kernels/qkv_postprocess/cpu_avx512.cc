@@ -1,0 +1,11 @@
+#include "kernels/cpu/lanes_avx512.h"
+
+#include "kernels/qkv_postprocess/cpu_body.h"
+
+namespace pagoda::kernels {
+
+void qkv_postprocess_avx512(const QkvPostprocessParams& params, device::HostRange range) {
+  qkv_postprocess_tokens(params, range);
+}
+
+}  // namespace pagoda::kernels

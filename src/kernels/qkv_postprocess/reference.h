@@ -1,0 +1,11 @@
+#pragma once
+
+#include "kernels/qkv_postprocess/qkv_postprocess.h"
+
+namespace pagoda::kernels {
+
+Result<QkvPostprocessStep> prepare_qkv_postprocess_reference(const QkvPostprocessProblem& problem,
+                                                             const QkvPostprocessWeights& weights,
+                                                             const device::DeviceCaps& caps);
+
+}  // namespace pagoda::kernels
