@@ -1,0 +1,172 @@
+#include "runtime/host_runner.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "model/decoder.h"
+#include "runtime/decode_graphs.h"
+#include "runtime/sampler.h"
+#include "runtime/step_inputs.h"
+#include "runtime/step_results.h"
+
+namespace pagoda::runtime {
+namespace {
+
+/// T is the type of activations and logits.
+template <class T>
+class HostRunner final : public Runner {
+ public:
+  HostRunner(model::Plan plan, model::Weights weights, CacheStore cache, RunnerInfo info, model::Decoder decoder,
+             ThreadPool& pool)
+      : plan_(std::move(plan)),
+        weights_(std::move(weights)),
+        cache_(std::move(cache)),
+        info_(std::move(info)),
+        decoder_(std::move(decoder)),
+        stream_(pool),
+        inputs_(plan_),
+        sampler_(info_.vocab, info_.context, info_.max_slots),
+        results_(info_.vocab, plan_.spec.hidden),
+        last_ids_(static_cast<std::size_t>(info_.max_slots), 0),
+        graphs_(decoder_, inputs_, plan_.options.max_rows, stream_) {
+    for (int worker = 0; worker < pool.num_threads(); ++worker) scratch_.emplace_back(info_.vocab);
+  }
+
+  const RunnerInfo& info() const override { return info_; }
+
+  Status set_slot(std::int32_t slot, const SlotSetup& setup) override { return sampler_.set_slot(slot, setup); }
+  void clear_slot(std::int32_t slot) override { sampler_.clear_slot(slot); }
+
+  Status submit(const sched::Batch& batch) override {
+    PAGODA_CHECK(batch_ == nullptr, "one step at a time");
+    inputs_.write(batch, last_ids_);
+    batch_ = &batch;
+    step_ = batch.step;
+    const bool decodes = batch.tokens.size() == batch.rows.size();
+    if (!decodes || !graphs_.replay(std::ssize(batch.rows), stream_)) decoder_.forward(inputs_.get(), stream_);
+    results_.begin(batch, sampler_);
+    const auto wanted = std::ssize(results_.wanted());
+    for (std::int64_t first = 0; first < wanted; first += decoder_.head_rows()) {
+      const std::int64_t count = std::min(decoder_.head_rows(), wanted - first);
+      decoder_.head(results_.wanted_tokens() + first, count, stream_);
+      stream_.launch<Slice>([](const Slice& slice, device::HostRange range) { slice.runner->finish(slice, range); },
+                            Slice{.runner = this, .first = first}, count);
+    }
+    for (const RowResult& row : results_.rows()) {
+      if (row.id != sched::kNoToken) last_ids_[static_cast<std::size_t>(row.slot)] = row.id;
+    }
+    return Ok{};
+  }
+
+  Result<StepResult> fetch() override {
+    PAGODA_CHECK(batch_ != nullptr, "no step is in flight");
+    batch_ = nullptr;
+    return StepResult{.step = step_, .rows = results_.rows()};
+  }
+
+ private:
+  /// Wanted tokens [first, first + units), whose logits stand in the decoder's buffer.
+  struct Slice {
+    HostRunner* runner;
+    std::int64_t first;
+  };
+
+  void finish(const Slice& slice, device::HostRange range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const WantedToken& token = results_.wanted()[static_cast<std::size_t>(slice.first + i)];
+      const sched::Row& row = batch_->rows[static_cast<std::size_t>(token.row)];
+      const std::span<const T> logits(decoder_.logits().template row<T>(i), static_cast<std::size_t>(info_.vocab));
+      RowScratch<T>& scratch = scratch_[static_cast<std::size_t>(range.worker)];
+      if (token.place >= 0) report(token, row, logits, i, scratch);
+      if (token.draws) {
+        sampler_.sample(row.slot, row.end(), logits, scratch, results_.best(token.row), results_.row(token.row));
+      }
+    }
+  }
+
+  /// What the row wants of this token beside an id.
+  void report(const WantedToken& token, const sched::Row& row, std::span<const T> logits, std::int64_t slice_row,
+              RowScratch<T>& scratch) {
+    const auto narrow = [](T value) { return static_cast<float>(value); };
+    if (row.want == sched::Want::kLogits) {
+      std::ranges::transform(logits, results_.logits(token).begin(), narrow);
+    } else if (row.want == sched::Want::kHidden) {
+      const std::span<const T> hidden(decoder_.hidden().template row<T>(slice_row),
+                                      static_cast<std::size_t>(plan_.spec.hidden));
+      std::ranges::transform(hidden, results_.hidden(token).begin(), narrow);
+    } else if (row.want == sched::Want::kPromptLogprobs) {
+      report_logprobs(token, row, logits, scratch);
+    }
+  }
+
+  void report_logprobs(const WantedToken& token, const sched::Row& row, std::span<const T> logits,
+                       RowScratch<T>& scratch) {
+    const std::int64_t at = row.token_offset + row.want_from + token.place;
+    const std::int32_t target = batch_->targets[static_cast<std::size_t>(at)];
+    const kernels::RowSummary summary = kernels::summarize(logits);
+    const std::span<TokenLogprob> best = results_.target_best(token);
+    if (!summary.finite) {
+      constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+      results_.target_logprob(token) = kNan;
+      std::ranges::fill(best, TokenLogprob{.id = sched::kNoToken, .logprob = kNan});
+      return;
+    }
+    const double log_sum = kernels::log_sum_exp(logits, summary.max);
+    if (target != sched::kNoToken) {
+      results_.target_logprob(token) =
+          static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(target)]) - log_sum);
+    }
+    if (!best.empty()) kernels::best_tokens(logits, log_sum, best, scratch.draw);
+  }
+
+  model::Plan plan_;
+  model::Weights weights_;
+  CacheStore cache_;
+  RunnerInfo info_;
+  model::Decoder decoder_;
+  device::HostStream stream_;
+  StepInputs inputs_;
+  Sampler sampler_;
+  StepResults results_;
+  std::vector<std::int32_t> last_ids_;  // by slot
+  std::vector<RowScratch<T>> scratch_;  // by worker
+  DecodeGraphs graphs_;
+  const sched::Batch* batch_ = nullptr;  // in flight
+  std::int64_t step_ = 0;
+};
+
+RunnerInfo info_of(const model::Plan& plan, std::vector<kv::GroupConfig> groups) {
+  return {.groups = std::move(groups),
+          .vocab = plan.spec.vocab,
+          .context = plan.options.context,
+          .max_slots = plan.options.max_rows,
+          .max_step_tokens = plan.options.max_step_tokens,
+          .steps_in_flight = 1};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weights weights, ThreadPool& pool,
+                                                 const CacheSize& size) {
+  std::vector<kv::GroupConfig> groups = PAGODA_TRY(size_cache(plan, size));
+  CacheStore cache = PAGODA_TRY(CacheStore::create(plan, groups));
+  model::Decoder decoder = PAGODA_TRY(model::Decoder::prepare(plan, weights, cache.pages()));
+  RunnerInfo info = info_of(plan, std::move(groups));
+  const bool reference = plan.activation == tensor::DType::kF64;
+  const auto make = [&]<class T>() -> std::unique_ptr<Runner> {
+    return std::make_unique<HostRunner<T>>(std::move(plan), std::move(weights), std::move(cache), std::move(info),
+                                           std::move(decoder), pool);
+  };
+  return reference ? make.template operator()<double>() : make.template operator()<float>();
+}
+
+Result<RunnerMemory> runner_memory(const model::Plan& plan, const CacheSize& size) {
+  RunnerMemory memory;
+  for (const kv::GroupConfig& group : PAGODA_TRY(size_cache(plan, size))) {
+    memory.cache_bytes += group.block_count * group.bytes_per_block;
+  }
+  memory.workspace_bytes = plan.activation_bytes + plan.scratch_bytes;
+  return memory;
+}
+
+}  // namespace pagoda::runtime

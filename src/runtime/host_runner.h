@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "model/plan.h"
+#include "model/weights.h"
+#include "runtime/cache_store.h"
+#include "runtime/runner.h"
+
+namespace pagoda::runtime {
+
+/// A runner on the host: the CPU or the reference, as the plan says. Steps are done when `submit` returns. The pool is
+/// lent; its calling thread is the runner's. Errors: those of size_cache and Decoder::prepare; kOutOfMemory.
+Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weights weights, ThreadPool& pool,
+                                                 const CacheSize& cache = {});
+
+/// Bytes a runner of this plan takes beside the weights: the cache, and everything else.
+struct RunnerMemory {
+  std::int64_t cache_bytes = 0;
+  std::int64_t workspace_bytes = 0;
+};
+Result<RunnerMemory> runner_memory(const model::Plan& plan, const CacheSize& cache = {});
+
+}  // namespace pagoda::runtime
