@@ -18,6 +18,7 @@ void Scheduler::compose(Step& step) {
   if (prefill_first) add_prefills(step, quantum, budget);
   add_decodes(step, budget);
   admit();
+  add_decodes(step, budget);  // newcomers that have but one token to compute
   if (!prefill_first) add_prefills(step, step.batch.rows.empty() ? budget : std::min(quantum, budget), budget);
 }
 

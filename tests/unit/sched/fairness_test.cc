@@ -1,0 +1,107 @@
+// SPEC 7.2 and 7.3: decodes first, a bounded quantum of prefill beside them, an even share among prefills.
+#include <gtest/gtest.h>
+
+#include "unit/sched/scripted_engine.h"
+
+namespace pagoda::sched {
+namespace {
+
+std::vector<kv::GroupConfig> one_group(std::int64_t blocks) {
+  return {{.name = "full", .block_size = 8, .block_count = blocks}};
+}
+
+TEST(FairnessTest, DecodesHaveARowInEveryStepBesideALongPrefill) {
+  ScriptedEngine engine({.context = 6000, .max_running = 4, .token_budget = 640, .prefill_chunk = 100},
+                        one_group(1000));
+  const SequenceId decoding = engine.add(prompt_of(5), 30);
+  engine.step();
+  const SequenceId prefilling = engine.add(prompt_of(5000), 1);
+  engine.drain();
+  EXPECT_EQ(engine.told[decoding].longest_gap, 1);
+  EXPECT_EQ(engine.told[prefilling].longest_gap, 1);
+  engine.expect_solo_outputs();
+}
+
+TEST(FairnessTest, BesideDecodesPrefillsTakeOneQuantum) {
+  ScriptedEngine engine({.context = 6000, .max_running = 4, .token_budget = 640, .prefill_chunk = 100},
+                        one_group(1000));
+  engine.add(prompt_of(5), 30);
+  engine.step();
+  engine.add(prompt_of(1000), 1);
+  engine.add(prompt_of(1000), 1);
+  engine.step();
+  ASSERT_EQ(engine.last_batch->rows.size(), 3u);
+  EXPECT_EQ(engine.last_batch->rows[0].count, 1);  // the decode
+  EXPECT_EQ(engine.last_batch->rows[1].count, 50);
+  EXPECT_EQ(engine.last_batch->rows[2].count, 50);
+}
+
+TEST(FairnessTest, AloneAPrefillTakesChunksUpToTheBudget) {
+  ScriptedEngine engine({.context = 6000, .max_running = 4, .token_budget = 250, .prefill_chunk = 100},
+                        one_group(1000));
+  for (int i = 0; i < 3; ++i) engine.add(prompt_of(1000), 1);
+  engine.step();
+  ASSERT_EQ(engine.last_batch->rows.size(), 3u);
+  EXPECT_EQ(engine.last_batch->rows[0].count, 84);  // ceil(250 / 3), then ceil(166 / 2), then 83
+  EXPECT_EQ(engine.last_batch->rows[1].count, 83);
+  EXPECT_EQ(engine.last_batch->rows[2].count, 83);
+}
+
+// A newcomer of 100 tokens beside a prefill of 5,000 that would need 50 steps: its first id comes with its second step.
+TEST(FairnessTest, ANewcomerGetsItsTurnBesideALongPrefill) {
+  ScriptedEngine engine({.context = 6000, .max_running = 4, .token_budget = 100, .prefill_chunk = 100},
+                        one_group(1000));
+  const SequenceId large = engine.add(prompt_of(5000), 1);
+  for (int i = 0; i < 3; ++i) engine.step();
+  const SequenceId newcomer = engine.add(prompt_of(100), 1);
+  engine.drain();
+  EXPECT_EQ(engine.told[newcomer].first_step, 4);
+  EXPECT_EQ(engine.told[newcomer].first_id_step, 5);
+  EXPECT_EQ(engine.told[large].first_id_step, 51);  // 5,100 tokens in all: nothing was computed twice
+}
+
+TEST(FairnessTest, ASmallRemainderIsAbsorbed) {
+  ScriptedEngine engine({.context = 6000, .max_running = 1, .token_budget = 600, .prefill_chunk = 512},
+                        one_group(1000));
+  const SequenceId within = engine.add(prompt_of(512 + 64), 1);
+  const SequenceId beyond = engine.add(prompt_of(512 + 65), 1);
+  engine.drain();
+  EXPECT_EQ(engine.told[within].first_step, engine.told[within].first_id_step);
+  EXPECT_EQ(engine.told[beyond].first_step + 1, engine.told[beyond].first_id_step);
+}
+
+TEST(FairnessTest, TheBudgetIsNotPassedToAbsorb) {
+  ScriptedEngine engine({.context = 6000, .max_running = 1, .token_budget = 512, .prefill_chunk = 512},
+                        one_group(1000));
+  const SequenceId id = engine.add(prompt_of(520), 1);
+  engine.drain();
+  EXPECT_EQ(engine.told[id].first_id_step, 2);
+}
+
+TEST(FairnessTest, SmallChunksAbsorbInProportion) {
+  EXPECT_EQ((Limits{.prefill_chunk = 1024}.absorbed_tokens()), 64);
+  EXPECT_EQ((Limits{.prefill_chunk = 512}.absorbed_tokens()), 64);
+  EXPECT_EQ((Limits{.prefill_chunk = 17}.absorbed_tokens()), 2);
+  EXPECT_EQ((Limits{.prefill_chunk = 1}.absorbed_tokens()), 0);
+}
+
+// More decodes than the budget: all take turns, and the prefill comes through after a burst of 8.
+TEST(FairnessTest, NobodyStarvesWhenDecodesFillTheBudget) {
+  for (const std::int32_t in_flight : {1, 2}) {
+    ScriptedEngine engine(
+        {.context = 500, .max_running = 9, .token_budget = 3, .prefill_chunk = 2, .steps_in_flight = in_flight},
+        one_group(400));
+    for (int i = 0; i < 7; ++i) engine.add(prompt_of(1), 200);
+    for (int i = 0; i < 5; ++i) engine.step();
+    const SequenceId prefilling = engine.add(prompt_of(31), 2);
+    engine.drain();
+    EXPECT_LE(engine.told[prefilling].longest_gap, 9);
+    for (SequenceId id = 1; id <= 7; ++id) EXPECT_LE(engine.told[id].longest_gap, 4) << "sequence " << id;
+    EXPECT_LE(engine.told[prefilling].first_id_step, 5 + 2 + 16 * 9);
+    engine.expect_solo_outputs();
+    engine.expect_idle();
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::sched
