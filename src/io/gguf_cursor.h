@@ -29,6 +29,12 @@ class GgufCursor {
   template <class T>
   Result<T> number() {
     T value;
+    const std::uint64_t begin = offset_ - window_begin_;  // the usual case first: a vocabulary has half a million
+    if (begin < window_.size() && window_.size() - begin >= sizeof value) {
+      std::memcpy(&value, window_.data() + begin, sizeof value);
+      offset_ += sizeof value;
+      return value;
+    }
     PAGODA_TRY(read(std::as_writable_bytes(std::span(&value, 1))));
     return value;
   }
