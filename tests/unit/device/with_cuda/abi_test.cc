@@ -63,7 +63,8 @@ TEST(DriverAbi, LayoutsAreNvidias) {
   EXPECT_EQ(offsetof(KernelNodeParams, params), offsetof(CUDA_KERNEL_NODE_PARAMS, kernelParams));
   EXPECT_EQ(offsetof(KernelNodeParams, context), offsetof(CUDA_KERNEL_NODE_PARAMS, ctx));
   EXPECT_EQ(sizeof(TensorMap), sizeof(CUtensorMap));
-  EXPECT_EQ(alignof(TensorMap), alignof(CUtensorMap));
+  // The hardware wants 64; headers of CUDA 13 say 128, those of 12 say 64.
+  EXPECT_LE(alignof(TensorMap), alignof(CUtensorMap));
 }
 
 }  // namespace
