@@ -59,7 +59,8 @@ struct Answer {
     Timings timings;
   };
   std::vector<Choice> choices;
-  Usage usage;  ///< of all choices
+  Usage usage;             ///< of all choices
+  std::uint64_t seed = 0;  ///< in use, given or drawn
 };
 
 /// The reader's end of a running request. Destroying it cancels what still runs. One thread at a time may read;
@@ -83,7 +84,8 @@ class Generation {
   bool finished() const;
 
   /// Calls `hook` once whenever `poll` may have something new, from the engine's thread: it must not block and not call
-  /// this object. Replaces the hook before; an empty one removes it.
+  /// this object. Poll once after setting it: what came before is not announced. Replaces the hook before; an empty one
+  /// removes it, and when this returns the old one is not running.
   void on_ready(std::function<void()> hook);
 
   /// Ends all choices within one step. Their last events still come, with kCancelled.

@@ -29,13 +29,11 @@ struct Fact {
   std::string value;
 };
 
-/// A stage of the plan: which kernel serves it, and why.
+/// Stages of the plan with one choice: which kernel serves them, and why.
 struct PlanRow {
-  std::string stage;      ///< "ffn_in"
-  std::string layers;     ///< "0-29"
-  std::string rows;       ///< for how many rows in a step: "1", "2-16", "any"
-  std::string candidate;  ///< the chosen kernel
-  std::string layout;
+  std::string stage;   ///< "ffn_in"
+  std::string layers;  ///< "0-29"; empty: of no layer
+  std::string candidate;
   std::string reason;
 };
 
@@ -44,7 +42,8 @@ struct Inspection {
   std::vector<Fact> metadata;  ///< the file's own keys; long arrays are shortened to their type and length
   std::vector<Fact> spec;      ///< what Pagoda understands the model to be
   std::vector<TensorInfo> tensors;
-  std::vector<PlanRow> plan;  ///< empty unless asked for
+  std::vector<PlanRow> plan;  ///< empty unless asked for, as is `memory`
+  std::vector<Fact> memory;   ///< what the plan takes, and how weights are laid out
 };
 
 /// Reads the header only. Errors: those of Model::open.

@@ -15,8 +15,8 @@ namespace pagoda {
 /// Nothing that stands in messages, tools, documents or arguments can become a control token.
 struct Chat {
   std::string messages_json = "[]";           ///< a list of {"role", "content", ...}
-  std::optional<std::string> tools_json;      ///< a list; absent: `tools` is undefined in the template
-  std::optional<std::string> documents_json;  ///< a list; absent: undefined
+  std::optional<std::string> tools_json{};      ///< a list; absent: `tools` is undefined in the template
+  std::optional<std::string> documents_json{};  ///< a list; absent: undefined
   std::string arguments_json = "{}";          ///< an object: further variables of the template
   bool add_generation_prompt = true;          ///< the template opens the assistant's turn
 };

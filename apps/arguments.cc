@@ -1,0 +1,289 @@
+#include "arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "base/result.h"
+
+namespace pagoda::apps {
+namespace {
+
+constexpr std::int64_t kMost = std::int64_t{1} << 40;
+
+std::optional<std::int64_t> whole(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// A whole number in [least, most]. CLI11 puts the flag's name in front of the sentence.
+CLI::Validator integer(std::int64_t least, std::int64_t most = kMost) {
+  return CLI::Validator(
+      [least, most](std::string& text) -> std::string {
+        const auto value = whole(text);
+        if (value && *value >= least && *value <= most) return {};
+        if (most == kMost) return pagoda::format("must be a whole number of at least {}, not \"{}\"", least, text);
+        return pagoda::format("must be a whole number from {} to {}, not \"{}\"", least, most, text);
+      },
+      {});
+}
+
+/// A finite number in [least, most]; `open` leaves out `least` itself.
+CLI::Validator number(double least, bool open, double most = HUGE_VAL) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        double value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool read = error == std::errc{} && end == text.data() + text.size() && std::isfinite(value);
+        if (read && (open ? value > least : value >= least) && value <= most) return {};
+        const std::string range = pagoda::format("{} {}", open ? "over" : "at least", least);
+        if (most == HUGE_VAL) return pagoda::format("must be a number {}, not \"{}\"", range, text);
+        return pagoda::format("must be a number {} and at most {}, not \"{}\"", range, most, text);
+      },
+      {});
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+  return CLI::Validator(
+      [words = std::move(words)](std::string& text) -> std::string {
+        std::string list;
+        for (const std::string& word : words) {
+          if (text == word) return {};
+          list += (list.empty() ? "" : ", ") + word;
+        }
+        return pagoda::format("must be one of {}, not \"{}\"", list, text);
+      },
+      {});
+}
+
+CLI::Validator device() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        if (text == "auto" || text == "cpu" || text == "cuda" || text == "reference") return {};
+        if (text.starts_with("cuda:") && whole(text.substr(5)).value_or(-1) >= 0) return {};
+        return pagoda::format("must be auto, cpu, cuda, cuda:N or reference, not \"{}\"", text);
+      },
+      {});
+}
+
+CLI::Validator power_of_two(std::int64_t least, std::int64_t most) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        const auto value = whole(text);
+        if (value && *value >= least && *value <= most && (*value & (*value - 1)) == 0) return {};
+        return pagoda::format("must be a power of two from {} to {}, not \"{}\"", least, most, text);
+      },
+      {});
+}
+
+CLI::Validator some_text() {
+  return CLI::Validator([](std::string& text) -> std::string { return text.empty() ? "must not be empty" : ""; }, {});
+}
+
+void add_model(CLI::App& app, Arguments& out) {
+  app.add_option("MODEL", out.model, "a GGUF file")->required();
+  app.add_option("--ignore-key", out.options.ignore_keys, "pass over this configuration key of the file")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void add_running(CLI::App& app, Arguments& out) {
+  ModelOptions& options = out.options;
+  app.add_option("--device", options.device, "auto, cpu, cuda, cuda:N or reference")->check(device());
+  app.add_option_function<std::string>(
+         "--precision",
+         [&options](const std::string& text) {
+           options.precision = text == "high" ? Precision::kHigh : Precision::kStandard;
+         },
+         "standard or high (CPU)")
+      ->check(one_of({"standard", "high"}));
+  app.add_flag("--deterministic", options.deterministic, "the same bits in every batch (GPU)");
+  app.add_option("--threads", out.library.threads, "worker threads")->check(integer(1, 1024));
+  app.add_option("--cpu", out.library.cpu_isa, "portable, avx2, avx512 or avx512_bf16")
+      ->check(one_of({"portable", "avx2", "avx512", "avx512_bf16"}));
+  app.add_option("--ctx", options.context, "tokens of a sequence at most, prompt and answer")->check(integer(1));
+  app.add_option("--kv-dtype", options.kv_dtype, "auto, bf16, f16 or fp8_e4m3")
+      ->check(one_of({"auto", "bf16", "f16", "fp8_e4m3"}));
+  auto* tokens = app.add_option("--kv-tokens", options.kv_tokens, "size of the KV cache in tokens")->check(integer(1));
+  app.add_option("--kv-bytes", options.kv_bytes, "size of the KV cache in bytes")->check(integer(1))->excludes(tokens);
+  app.add_option("--block-size", options.block_size, "tokens of a cache block")->check(power_of_two(8, 256));
+  app.add_option("--prefill-chunk", options.prefill_chunk, "prompt tokens of a step at most")->check(integer(1, 65536));
+}
+
+void add_template(CLI::App& app, Arguments& out) {
+  app.add_option("--template", out.template_file, "a chat template that replaces the model's own");
+}
+
+void add_sampling(CLI::App& app, SamplingParams& out) {
+  app.add_option("--max-tokens", out.max_tokens, "tokens of the answer at most")->check(integer(0));
+  app.add_option("--temperature", out.temperature, "0: always the likeliest token")->check(number(0, false));
+  app.add_option("--top-k", out.top_k, "draw from this many likeliest tokens; 0: all")->check(integer(0, 1 << 30));
+  app.add_option("--top-p", out.top_p, "draw from the likeliest tokens of this mass")->check(number(0, true, 1));
+  app.add_option("--min-p", out.min_p, "no token below this share of the likeliest")->check(number(0, false, 1));
+  app.add_option("--repetition-penalty", out.repetition_penalty, "over 1: repeat less")->check(number(0, true));
+  app.add_option("--seed", out.seed, "of the random numbers");
+  app.add_option("--stop", out.stop, "end the answer before this text; may be given again")
+      ->check(some_text())
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--ignore-eos", out.ignore_eos, "go on after the model's end marks");
+}
+
+void add_json(CLI::App& app, Arguments& out) { app.add_flag("--json", out.json, "print JSON"); }
+
+void add_run(CLI::App& app, Arguments& out) {
+  add_model(app, out);
+  auto* prompt = app.add_option("PROMPT", out.prompt, "what to answer; - is standard input");
+  app.add_option("--prompt-file", out.prompt_file, "read the prompt from a file")->excludes(prompt);
+  auto* raw = app.add_flag("--raw", out.raw, "feed the prompt as it is, without the chat template");
+  app.add_option("--system", out.system, "the system message")->excludes(raw);
+  add_running(app, out);
+  add_template(app, out);
+  add_sampling(app, out.sampling);
+  add_json(app, out);
+}
+
+void add_chat(CLI::App& app, Arguments& out) {
+  add_model(app, out);
+  app.add_option("--system", out.system, "the system message");
+  add_running(app, out);
+  add_template(app, out);
+  add_sampling(app, out.sampling);
+}
+
+void add_tokenize(CLI::App& app, Arguments& out) {
+  add_model(app, out);
+  app.add_option("TEXT", out.text, "- is standard input")->required();
+  app.add_flag("--special", out.special, "texts of special tokens count as those tokens");
+  app.add_flag("--bos", out.bos, "add what the model asks for around raw text");
+}
+
+void add_detokenize(CLI::App& app, Arguments& out) {
+  add_model(app, out);
+  app.add_option("IDS", out.text, "a JSON list of token ids; - is standard input")->required();
+}
+
+void add_render(CLI::App& app, Arguments& out) {
+  add_model(app, out);
+  app.add_option("--messages", out.messages_file, "a JSON file with a list of messages; - is standard input")
+      ->required();
+  app.add_option("--tools", out.tools_file, "a JSON file with a list of tools");
+  app.add_flag("!--no-generation-prompt", out.generation_prompt, "do not open the assistant's turn");
+  add_template(app, out);
+}
+
+void add_score(CLI::App& app, Arguments& out) {
+  add_model(app, out);
+  auto* text = app.add_option("--text", out.text_file, "the text to score; - is standard input");
+  app.add_option("--tokens", out.tokens, "the ids to score, as 1,2,3")
+      ->delimiter(',')
+      ->check(integer(0, INT32_MAX))
+      ->excludes(text);
+  app.add_option("--logits", out.logits_file, "write all logits to this .npy file");
+  add_running(app, out);
+  add_json(app, out);
+}
+
+void add_inspect(CLI::App& app, Arguments& out) {
+  add_model(app, out);
+  app.add_flag("--tensors", out.tensors, "list every tensor");
+  app.add_flag("--plan", out.plan, "show the chosen kernels with their reasons");
+  app.add_flag("--support", out.support, "show what runs where");
+  add_running(app, out);
+  add_json(app, out);
+}
+
+void add_bench(CLI::App& app, Arguments& out) {
+  BenchOptions& bench = out.bench;
+  add_model(app, out);
+  app.add_option("-p,--prompt", bench.prompts, "prompt lengths, as 512,2048")
+      ->delimiter(',')
+      ->check(integer(1, 1 << 24));
+  app.add_option("-n,--generate", bench.generate, "decode steps a sample")->check(integer(0, 1 << 24));
+  app.add_option("-d,--depth", bench.depths, "tokens in the cache before")->delimiter(',')->check(integer(0, 1 << 24));
+  app.add_option("-b,--batch", bench.batches, "sequences at once")->delimiter(',')->check(integer(1, 1024));
+  app.add_option("--samples", bench.samples, "timed runs of each test")->check(integer(1, 1000));
+  add_running(app, out);
+  add_json(app, out);
+}
+
+struct CommandEntry {
+  const char* name;
+  const char* help;
+  Command command;
+  void (*add)(CLI::App&, Arguments&);
+};
+
+constexpr CommandEntry kCommands[] = {
+    {"run", "answer one prompt", Command::kRun, add_run},
+    {"chat", "hold a conversation in the terminal", Command::kChat, add_chat},
+    {"tokenize", "print the token ids of a text", Command::kTokenize, add_tokenize},
+    {"detokenize", "print the text of token ids", Command::kDetokenize, add_detokenize},
+    {"render", "print the prompt that the chat template makes", Command::kRender, add_render},
+    {"score", "print how likely a model finds a text", Command::kScore, add_score},
+    {"inspect", "print what a model file holds and how it would run", Command::kInspect, add_inspect},
+    {"bench", "measure prefill and decode rates", Command::kBench, add_bench},
+};
+
+std::string one_line(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+/// What CLI11's validators cannot see: relations between arguments.
+Status check_together(const Arguments& arguments) {
+  const auto usage = [](std::string sentence) { return fail(ErrorCode::kInvalidArgument, "{}", sentence); };
+  const std::string& device = arguments.options.device;
+  if (arguments.options.deterministic && (device == "cpu" || device == "reference")) {
+    return usage("--deterministic is for GPUs: --device " + device + " always is");
+  }
+  if (arguments.command == Command::kScore && arguments.text_file.empty() && arguments.tokens.empty()) {
+    return usage("score needs --text FILE or --tokens 1,2,3");
+  }
+  if (arguments.command == Command::kRun && arguments.prompt.empty() && arguments.prompt_file.empty()) {
+    return usage("run needs a prompt: an argument, --prompt-file FILE, or - for standard input");
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+Result<ParsedLine> parse_command_line(int argc, char** argv) {
+  for (const char* later : {"serve", "quantize", "warm"}) {
+    if (argc > 1 && std::string_view(argv[1]) == later) {
+      return fail(ErrorCode::kInvalidArgument, "this version of pagoda has no command \"{}\" yet", later);
+    }
+  }
+  Arguments arguments;
+  const std::string version = "pagoda " + std::string(Library::version());
+  CLI::App app("Runs large language models.", "pagoda");
+  app.set_version_flag("--version", version);
+  app.set_help_flag("-h,--help", "print this");
+  app.require_subcommand(1);
+  for (const CommandEntry& entry : kCommands) {
+    CLI::App* command = app.add_subcommand(entry.name, entry.help);
+    command->set_version_flag("--version", version);
+    command->callback([&arguments, &entry] { arguments.command = entry.command; });
+    entry.add(*command, arguments);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // help, version
+      std::ostringstream text;
+      app.exit(error, text, text);
+      return ParsedLine{.arguments = {}, .text = text.str()};
+    }
+    return fail(ErrorCode::kInvalidArgument, "{}; see pagoda --help", one_line(error.what()));
+  }
+  PAGODA_TRY(check_together(arguments));
+  return ParsedLine{.arguments = std::move(arguments), .text = {}};
+}
+
+}  // namespace pagoda::apps

@@ -1,0 +1,64 @@
+#include "pagoda/bench.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/result.h"
+#include "commands.h"
+#include "json.h"
+
+namespace pagoda::apps {
+namespace {
+
+void print_header(const ModelInfo& info) {
+  std::printf("%s, %s, KV %s, precision %s, %d threads, %s\n", info.name.c_str(), info.format.c_str(),
+              info.kv_dtype.c_str(), std::string(to_string(info.precision)).c_str(), info.threads,
+              info.device_name.c_str());
+  std::printf("%8s %8s %8s %6s %14s %12s %12s\n", "test", "prompt", "depth", "batch", "ms per step", "tok/s", "GB/s");
+}
+
+void print_row(const BenchRow& row) {
+  std::printf("%8s %8lld %8lld %6lld %14.3f %12.1f", row.test.c_str(), static_cast<long long>(row.prompt),
+              static_cast<long long>(row.depth), static_cast<long long>(row.batch), row.ms_per_step, row.tok_s);
+  if (row.bytes_per_step > 0) std::printf(" %12.1f", row.bytes_per_step / row.ms_per_step / 1e6);
+  std::printf("\n");
+}
+
+std::int64_t largest(const std::vector<std::int64_t>& values) {
+  return values.empty() ? 0 : *std::ranges::max_element(values);
+}
+
+/// Sizes that the tests need, where the user has given none.
+void size_cache(ModelOptions& options, const BenchOptions& bench) {
+  const std::int64_t slack = 2 * options.block_size;
+  const std::int64_t longest = largest(bench.depths) + std::max(largest(bench.prompts), 2 * bench.generate + 1) + slack;
+  const std::int64_t batch = largest(bench.batches);
+  if (!options.context) options.context = longest;
+  if (!options.kv_tokens && !options.kv_bytes) options.kv_tokens = longest * batch;
+  options.max_running = std::max<std::int64_t>(1, batch);
+}
+
+}  // namespace
+
+Status bench(const Arguments& arguments) {
+  if (arguments.model.ends_with(".json")) {
+    return fail(ErrorCode::kInvalidArgument,
+                "bench over a configuration with dummy weights is not part of this version: {}", arguments.model);
+  }
+  ModelOptions options = PAGODA_TRY(model_options(arguments, true));
+  size_cache(options, arguments.bench);
+  const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
+  const Model model = PAGODA_TRY(Model::open(library, arguments.model, options));
+  if (!arguments.json) print_header(model.info());
+  PAGODA_TRY(pagoda::bench(model, arguments.bench, [&](const BenchRow& row) {
+    if (arguments.json) {
+      std::printf("%s\n", to_json(row).c_str());
+    } else {
+      print_row(row);
+    }
+    std::fflush(stdout);
+  }));
+  return Ok{};
+}
+
+}  // namespace pagoda::apps

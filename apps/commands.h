@@ -1,0 +1,26 @@
+// The program's commands. Each prints its result on stdout and returns the error that main prints.
+#pragma once
+
+#include "arguments.h"
+
+namespace pagoda::apps {
+
+Status run(const Arguments& arguments);
+Status chat(const Arguments& arguments);
+Status tokenize(const Arguments& arguments);
+Status detokenize(const Arguments& arguments);
+Status render(const Arguments& arguments);
+Status score(const Arguments& arguments);
+Status inspect(const Arguments& arguments);
+Status bench(const Arguments& arguments);
+
+/// Opens the model of the arguments: the library's messages and the progress of a long load go to stderr.
+Result<Model> open_model(const Arguments& arguments, bool weights);
+
+/// What the library says to people goes to stderr.
+LibraryOptions library_options(const Arguments& arguments);
+
+/// `--template`'s text, if there is one.
+Result<ModelOptions> model_options(const Arguments& arguments, bool weights);
+
+}  // namespace pagoda::apps

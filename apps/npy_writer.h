@@ -1,0 +1,39 @@
+// A two-dimensional float32 array, written row by row.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+
+#include "pagoda/types.h"
+
+namespace pagoda::apps {
+
+/// Writes `path` in NumPy's format 1.0. The file takes its name when `finish` succeeds; until then, and after a fault,
+/// nothing stands there. Source: numpy.lib.format.
+class NpyWriter {
+ public:
+  static Result<NpyWriter> create(std::string path, std::int64_t rows, std::int64_t cols);
+  NpyWriter(NpyWriter&& other) noexcept;
+  NpyWriter& operator=(NpyWriter&&) = delete;
+  ~NpyWriter();
+
+  /// The next row, of `cols` values. False if it cannot be written: `finish` tells why.
+  bool write(std::span<const float> row);
+
+  /// Error: kIoFailed, the disk is full or rows are missing.
+  Status finish();
+
+ private:
+  NpyWriter(std::string path, std::string temporary, std::FILE* file, std::int64_t rows)
+      : path_(std::move(path)), temporary_(std::move(temporary)), file_(file), rows_left_(rows) {}
+
+  std::string path_;
+  std::string temporary_;
+  std::FILE* file_ = nullptr;
+  std::int64_t rows_left_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace pagoda::apps

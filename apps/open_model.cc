@@ -1,0 +1,39 @@
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "commands.h"
+#include "terminal.h"
+
+namespace pagoda::apps {
+namespace {
+
+constexpr std::uint64_t kMostTemplateBytes = 1u << 20;
+
+}  // namespace
+
+LibraryOptions library_options(const Arguments& arguments) {
+  LibraryOptions options = arguments.library;
+  options.log = [](LogLevel level, std::string_view message) {
+    if (level == LogLevel::kDebug) return;
+    std::fprintf(stderr, "pagoda: %.*s\n", static_cast<int>(message.size()), message.data());
+  };
+  return options;
+}
+
+Result<ModelOptions> model_options(const Arguments& arguments, bool weights) {
+  ModelOptions options = arguments.options;
+  options.weights = weights;
+  if (!arguments.template_file.empty()) {
+    options.chat_template = PAGODA_TRY(read_text(arguments.template_file, kMostTemplateBytes));
+  }
+  if (weights) options.progress = progress_line();
+  return options;
+}
+
+Result<Model> open_model(const Arguments& arguments, bool weights) {
+  const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
+  return Model::open(library, arguments.model, PAGODA_TRY(model_options(arguments, weights)));
+}
+
+}  // namespace pagoda::apps

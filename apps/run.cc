@@ -1,0 +1,86 @@
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "commands.h"
+#include "interrupt.h"
+#include "json.h"
+#include "terminal.h"
+
+namespace pagoda::apps {
+namespace {
+
+constexpr std::uint64_t kMostPromptBytes = 64u << 20;
+
+Result<std::string> read_prompt(const Arguments& arguments) {
+  if (!arguments.prompt_file.empty()) return read_text(arguments.prompt_file, kMostPromptBytes);
+  if (arguments.prompt == "-") return read_text("-", kMostPromptBytes);
+  return arguments.prompt;
+}
+
+Request make_request(const Arguments& arguments, std::string prompt) {
+  Request request;
+  request.sampling = arguments.sampling;
+  if (arguments.raw) {
+    request.prompt = RawText{.text = std::move(prompt)};
+  } else {
+    request.prompt = Chat{.messages_json = messages_json(arguments.system, prompt)};
+  }
+  return request;
+}
+
+/// Reads the answer to its end and shows it as it comes.
+Answer stream(Generation& generation, bool show) {
+  Answer answer;
+  answer.seed = generation.seed();
+  Answer::Choice& choice = answer.choices.emplace_back();
+  bool line_open = false;
+  while (std::optional<Event> event = generation.wait()) {
+    if (show && !event->text.empty()) {
+      std::fwrite(event->text.data(), 1, event->text.size(), stdout);
+      std::fflush(stdout);
+      line_open = event->text.back() != '\n';
+    }
+    choice.text += event->text;
+    choice.ids.insert(choice.ids.end(), event->ids.begin(), event->ids.end());
+    if (event->finish == FinishReason::kNone) continue;
+    choice.finish = event->finish;
+    choice.error = std::move(event->error);
+    choice.timings = event->timings;
+    answer.usage = event->usage;
+  }
+  if (show && line_open) std::fputc('\n', stdout);
+  return answer;
+}
+
+}  // namespace
+
+Status run(const Arguments& arguments) {
+  std::string prompt = PAGODA_TRY(read_prompt(arguments));
+  const Model model = PAGODA_TRY(open_model(arguments, true));
+  Result<Generation> started = model.generate(make_request(arguments, std::move(prompt)));
+  if (!started.ok()) {
+    Error error = std::move(started).error();
+    if (error.code == ErrorCode::kTemplateMissing) {
+      error.message += "; --raw feeds the prompt as it is, --template FILE brings a template";
+    }
+    return error;
+  }
+  Generation generation = std::move(started).value();
+  Answer answer;
+  {
+    const Interrupt interrupt([&generation] { generation.cancel(); });
+    answer = stream(generation, !arguments.json);
+  }
+  const Answer::Choice& choice = answer.choices.front();
+  if (choice.finish == FinishReason::kError && choice.error) return *choice.error;
+  if (arguments.json) {
+    std::printf("%s\n", run_to_json(model.info(), answer).c_str());
+  } else {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s\n", figures_line(model.info(), answer.usage, choice.timings).c_str());
+  }
+  return Ok{};
+}
+
+}  // namespace pagoda::apps

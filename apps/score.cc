@@ -1,0 +1,53 @@
+#include "pagoda/score.h"
+
+#include <cstdio>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "commands.h"
+#include "json.h"
+#include "npy_writer.h"
+
+namespace pagoda::apps {
+namespace {
+
+constexpr std::uint64_t kMostTextBytes = 64u << 20;
+
+Status print(const Model& model, const Score& score) {
+  for (std::size_t i = 1; i < score.tokens.size(); ++i) {
+    const std::string piece = PAGODA_TRY(model.detokenize(std::span(score.tokens).subspan(i, 1)));
+    std::string shown;
+    for (const char c : piece) shown += c == '\n' ? std::string("\\n") : std::string(1, c);
+    std::printf("%10.4f  %7d  %s\n", score.logprobs[i - 1], score.tokens[i], shown.c_str());
+  }
+  std::printf("%zu tokens, perplexity %.4f\n", score.tokens.size(), score.perplexity);
+  return Ok{};
+}
+
+}  // namespace
+
+Status score(const Arguments& arguments) {
+  ScoreRequest request;
+  if (!arguments.tokens.empty()) {
+    request.text = TokenIds{arguments.tokens};
+  } else {
+    request.text = RawText{.text = PAGODA_TRY(read_text(arguments.text_file, kMostTextBytes))};
+  }
+  const Model model = PAGODA_TRY(open_model(arguments, true));
+  std::optional<NpyWriter> writer;
+  if (!arguments.logits_file.empty()) {
+    Request prompt;
+    std::visit([&](const auto& text) { prompt.prompt = text; }, request.text);
+    const std::vector<std::int32_t> ids = PAGODA_TRY(model.prompt_ids(prompt));
+    writer.emplace(PAGODA_TRY(NpyWriter::create(arguments.logits_file, std::ssize(ids), model.info().vocabulary)));
+    request.on_logits = [&writer](std::int64_t, std::span<const float> logits) { return writer->write(logits); };
+  }
+  const Result<Score> scored = pagoda::score(model, request);
+  if (!scored.ok() && (!writer || scored.error().code != ErrorCode::kCancelled)) return scored.error();
+  if (writer) PAGODA_TRY(writer->finish());
+  if (!arguments.json) return print(model, *scored);
+  std::printf("%s\n", to_json(*scored).c_str());
+  return Ok{};
+}
+
+}  // namespace pagoda::apps

@@ -1,0 +1,62 @@
+#include "terminal.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "base/format.h"
+
+namespace pagoda::apps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Draws at most ten times a second, and wipes its line when it goes.
+class ProgressLine {
+ public:
+  ~ProgressLine() {
+    if (drawn_) std::fputs("\r\033[K", stderr);
+  }
+
+  void show(const Progress& progress) {
+    const Clock::time_point now = Clock::now();
+    if (now - begin_ < std::chrono::milliseconds(500) || now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    drawn_ = true;
+    const std::string stage(to_string(progress.stage));
+    if (progress.total == 0) {
+      std::fprintf(stderr, "\r\033[K%s", stage.c_str());
+    } else {
+      std::fprintf(stderr, "\r\033[K%s: %.0f %%", stage.c_str(),
+                   100.0 * static_cast<double>(progress.done) / static_cast<double>(progress.total));
+    }
+    std::fflush(stderr);
+  }
+
+ private:
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point last_;
+  bool drawn_ = false;
+};
+
+}  // namespace
+
+ProgressSink progress_line() {
+  if (isatty(STDERR_FILENO) == 0) return {};
+  return [line = std::make_shared<ProgressLine>()](const Progress& progress) { line->show(progress); };
+}
+
+double rate(std::int64_t tokens, double ms) { return ms > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0; }
+
+std::string figures_line(const ModelInfo& info, const Usage& usage, const Timings& timings) {
+  std::string line = pagoda::format("load {:.2f} s, first token {:.3f} s, prefill {} tokens at {:.0f} tok/s",
+                                    info.load_ms / 1000, timings.first_token_ms / 1000, timings.prefill_tokens,
+                                    rate(timings.prefill_tokens, timings.prefill_ms));
+  if (usage.cached_tokens > 0) line += pagoda::format(" ({} more from the cache)", usage.cached_tokens);
+  return line + pagoda::format(", decode {} tokens at {:.1f} tok/s", timings.decode_tokens,
+                               rate(timings.decode_tokens, timings.decode_ms));
+}
+
+}  // namespace pagoda::apps

@@ -1,0 +1,23 @@
+// What people see on stderr.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "pagoda/generation.h"
+#include "pagoda/model.h"
+#include "pagoda/progress.h"
+
+namespace pagoda::apps {
+
+/// A sink that draws one line that is written over and over, from half a second into the load on; none if stderr is no
+/// terminal.
+ProgressSink progress_line();
+
+/// "load 0.12 s, first token 0.03 s, prefill 37 tokens at 1204 tok/s, decode 128 tokens at 183 tok/s".
+std::string figures_line(const ModelInfo& info, const Usage& usage, const Timings& timings);
+
+/// Tokens a second; 0 if no time passed.
+double rate(std::int64_t tokens, double ms);
+
+}  // namespace pagoda::apps
