@@ -12,7 +12,7 @@ std::string formats_of(const kernels::LinearProblem& product) {
   std::string text;
   for (const kernels::LinearWeightSpec& weight : product.specs()) {
     if (text.find(weight.format->name) != std::string::npos) continue;
-    text += (text.empty() ? "" : ", ") + std::string(weight.format->name);
+    text += format("{}{}", text.empty() ? "" : ", ", weight.format->name);
   }
   return text;
 }
@@ -21,7 +21,7 @@ std::string layouts_of(const kernels::LinearProblem& product) {
   std::string text;
   for (const kernels::LinearWeightSpec& weight : product.specs()) {
     if (text.find(weight.layout->name) != std::string::npos) continue;
-    text += (text.empty() ? "" : ", ") + std::string(weight.layout->name);
+    text += format("{}{}", text.empty() ? "" : ", ", weight.layout->name);
   }
   return text;
 }
@@ -68,9 +68,9 @@ void append_layer(std::string& list, std::size_t& last, std::size_t layer) {
   } else if (layer == last + 1) {
     const std::size_t dash = list.find_last_of("-,");
     const bool in_range = dash != std::string::npos && list[dash] == '-';
-    list = (in_range ? list.substr(0, dash) : list) + "-" + std::to_string(layer);
+    list = format("{}-{}", in_range ? list.substr(0, dash) : list, layer);
   } else {
-    list += "," + std::to_string(layer);
+    list += format(",{}", layer);
   }
   last = layer;
 }

@@ -49,8 +49,8 @@ void add_by_layers(std::vector<std::string>& lines, std::string_view name, const
     for (std::size_t i = 0; i < layers.size(); ++i) {
       std::size_t last = i;
       while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
-      list += (list.empty() ? "" : ",") + std::to_string(layers[i]);
-      if (last > i) list += "-" + std::to_string(layers[last]);
+      list += format("{}{}", list.empty() ? "" : ",", layers[i]);
+      if (last > i) list += format("-{}", layers[last]);
       i = last;
     }
     lines.push_back(format("{} {}: {}", name, list, words));
