@@ -7,18 +7,10 @@
 
 namespace pagoda {
 
-PAGODA_SHARED float float_of_bits(std::uint32_t bits) {
-  static_assert(sizeof(float) == sizeof bits);
-  float value;
-  __builtin_memcpy(&value, &bits, sizeof value);
-  return value;
-}
+// NVRTC has neither <bit> nor __builtin_memcpy.
+PAGODA_SHARED float float_of_bits(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-PAGODA_SHARED std::uint32_t bits_of_float(float value) {
-  std::uint32_t bits;
-  __builtin_memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
+PAGODA_SHARED std::uint32_t bits_of_float(float value) { return __builtin_bit_cast(std::uint32_t, value); }
 
 PAGODA_SHARED float bf16_to_float(std::uint16_t bits) { return float_of_bits(static_cast<std::uint32_t>(bits) << 16); }
 
@@ -73,8 +65,8 @@ PAGODA_SHARED float fp8_e5m2_to_float(std::uint8_t bits) {
 PAGODA_SHARED float fp4_e2m1_to_float(std::uint8_t bits) {
   const std::uint32_t exponent = (bits >> 1) & 3u;
   const std::uint32_t mantissa = bits & 1u;
-  const float magnitude = exponent == 0 ? 0.5f * static_cast<float>(mantissa)
-                                        : float_of_bits(((exponent + 126u) << 23) | (mantissa << 22));
+  const float magnitude =
+      exponent == 0 ? 0.5f * static_cast<float>(mantissa) : float_of_bits(((exponent + 126u) << 23) | (mantissa << 22));
   return (bits & 8u) != 0 ? -magnitude : magnitude;
 }
 
