@@ -28,19 +28,26 @@ struct GroupConfig {
   /// Blocks that hold `tokens` tokens from position 0 on.
   std::int64_t blocks_for(std::int64_t tokens) const { return ceil_div<std::int64_t>(tokens, block_size); }
 
-  /// Index in the block table of the first block that a query at `position` reads. All before it may return.
+  /// Index in the block table of the first block that a query at `position` reads.
   std::int64_t first_needed_block(std::int64_t position) const {
     const std::int64_t first_key = windowed() && position >= window ? position - window + 1 : 0;
     return first_key / block_size;
+  }
+
+  /// Index of the first block that a sequence with `computed` tokens keeps: what a query at its last block border
+  /// needs, so that another sequence can go on from there. For a decode that is not one block more than its query
+  /// reads.
+  std::int64_t first_kept_block(std::int64_t computed) const {
+    return first_needed_block(computed / block_size * block_size);
   }
 
   /// The most blocks a sequence of `tokens` tokens holds at once while steps of at most `step_tokens` are in flight.
   std::int64_t peak_blocks(std::int64_t tokens, std::int64_t step_tokens) const {
     const std::int64_t all = blocks_for(tokens);
     if (!windowed()) return all;
-    const std::int64_t reach = window - 1 + step_tokens;  // may begin anywhere in a block
-    const std::int64_t held = blocks_for(reach + block_size - 1);
-    return held < all ? held : all;
+    const std::int64_t before_border = blocks_for(window - 1);
+    const std::int64_t from_border = blocks_for(block_size - 1 + step_tokens);  // the step may begin late in its block
+    return before_border + from_border < all ? before_border + from_border : all;
   }
 };
 

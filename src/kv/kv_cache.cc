@@ -178,7 +178,7 @@ CachedSequence KvCache::share(std::int64_t blocks, BlockAt block_at) {
     sequence.first_held_.push_back(first);
     for (std::int64_t i = 0; i < blocks; ++i) {
       const BlockId block = i < first ? kNoBlock : block_at(g, i);
-      if (block != kNoBlock) must(pools_[g].retain(block));
+      if (i >= first) must(pools_[g].retain(block));
       table.append(block);
     }
     table.set_token_len(sequence.token_len_);
@@ -228,7 +228,7 @@ void KvCache::commit(CachedSequence& sequence, std::span<const std::int32_t> ids
   if (keep_prefixes_ && sequence.publish_) publish(sequence, ids, full_blocks);
   sequence.kept_blocks_ = std::max(sequence.kept_blocks_, full_blocks);
   for (std::size_t g = 0; g < configs_.size(); ++g) {
-    return_before(sequence, g, configs_[g].first_needed_block(computed));
+    return_before(sequence, g, configs_[g].first_kept_block(computed));
   }
 }
 
@@ -274,15 +274,11 @@ void KvCache::release(CachedSequence& sequence) {
 
 CachedSequence KvCache::fork(const CachedSequence& sequence) {
   PAGODA_CHECK(sequence.open());
-  std::int64_t blocks = sequence.kept_blocks_;
-  for (std::size_t g = 0; g < configs_.size(); ++g) {
-    if (configs_[g].first_needed_block(blocks * block_size()) < sequence.first_held_[g]) blocks = 0;
-  }
-  CachedSequence twin = share(blocks, [&](std::size_t group, std::int64_t i) {
+  CachedSequence twin = share(sequence.kept_blocks_, [&](std::size_t group, std::int64_t i) {
     return sequence.tables_[group].blocks()[static_cast<std::size_t>(i)];
   });
   twin.last_key_ = sequence.last_key_;
-  twin.publish_ = sequence.publish_ && blocks == sequence.kept_blocks_;  // else its chain would begin in the middle
+  twin.publish_ = sequence.publish_;
   return twin;
 }
 

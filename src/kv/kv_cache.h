@@ -90,13 +90,12 @@ class KvCache {
   Status extend(CachedSequence& sequence, std::int64_t tokens);
 
   /// Says that the keys and values of the first ids.size() tokens are in their pages, by steps that have ended; `ids`
-  /// are these tokens, from position 0. Keeps each newly full block for others and returns the blocks that no query at
-  /// ids.size() or later needs.
+  /// are these tokens, from position 0. Keeps each newly full block for others, and returns the blocks that the window
+  /// has passed (GroupConfig::first_kept_block).
   void commit(CachedSequence& sequence, std::span<const std::int32_t> ids);
 
   /// A second sequence over the whole blocks that have been committed; it computes what follows them itself. Shared
-  /// blocks are always full, so nobody writes into another's. If a windowed group has returned a block that the
-  /// position after them needs, it shares nothing; `open` may then still find them as a prefix.
+  /// blocks are always full, so nobody writes into another's.
   CachedSequence fork(const CachedSequence& sequence);
 
   /// Gives everything back. No step in flight may name the sequence's blocks. A sequence that is not open is left

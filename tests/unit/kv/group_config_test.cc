@@ -29,7 +29,7 @@ TEST(GroupConfigTest, PeakBlocksCoversEveryStepAndIsReached) {
       const GroupConfig group{.block_size = 16, .window = window};
       std::int64_t most = 0;
       for (std::int64_t start = 0; start < 400; ++start) {
-        most = std::max(most, (start + step - 1) / 16 - group.first_needed_block(start) + 1);
+        most = std::max(most, (start + step - 1) / 16 - group.first_kept_block(start) + 1);
       }
       EXPECT_EQ(group.peak_blocks(100'000, step), most) << "window " << window << ", step " << step;
       EXPECT_EQ(group.peak_blocks(5, step), 1);

@@ -102,7 +102,7 @@ class PlainCache {
     for (std::size_t g = 0; g < configs.size(); ++g) {
       for (std::int64_t i = 0; i < std::ssize(sequence.tables[g]); ++i) {
         BlockId& block = sequence.tables[g][static_cast<std::size_t>(i)];
-        if (block == kNoBlock || needed(g, i, std::ssize(ids))) continue;
+        if (block == kNoBlock || needed(g, i, sequence.published * size())) continue;
         release_block(g, block);
         block = kNoBlock;
       }
@@ -110,18 +110,9 @@ class PlainCache {
   }
 
   Sequence fork(const Sequence& parent) {
-    std::int64_t blocks = parent.published;
-    for (std::size_t g = 0; g < configs.size(); ++g) {
-      for (std::int64_t i = 0; i < parent.published; ++i) {
-        const bool returned = parent.tables[g][static_cast<std::size_t>(i)] == kNoBlock;
-        if (returned && needed(g, i, parent.published * size())) blocks = 0;
-      }
-    }
-    Sequence twin{.salt = parent.salt,
-                  .tables = {},
-                  .length = blocks * size(),
-                  .published = blocks,
-                  .publish = parent.publish && blocks == parent.published};
+    const std::int64_t blocks = parent.published;
+    Sequence twin{
+        .salt = parent.salt, .tables = {}, .length = blocks * size(), .published = blocks, .publish = parent.publish};
     for (std::size_t g = 0; g < configs.size(); ++g) {
       std::vector<BlockId>& table = twin.tables.emplace_back();
       for (std::int64_t i = 0; i < blocks; ++i) {
