@@ -33,8 +33,8 @@ void print_tensors(std::span<const TensorInfo> tensors) {
 void print_plan(const Inspection& inspection) {
   std::printf("\nplan\n");
   for (const PlanRow& row : inspection.plan) {
-    std::printf("  %-14s %-9s %-34s %s\n", row.stage.c_str(), row.layers.c_str(), row.candidate.c_str(),
-                row.reason.c_str());
+    std::printf("  %-14s %-9s %-30s %-24s %s\n", row.stage.c_str(), row.layers.c_str(), row.candidate.c_str(),
+                row.layout.c_str(), row.reason.c_str());
   }
   print_facts("memory", inspection.memory);
 }

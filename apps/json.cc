@@ -78,8 +78,11 @@ std::string to_json(const Inspection& inspection, std::span<const SupportRow> su
   if (!inspection.plan.empty()) {
     json["plan"] = Json::array();
     for (const PlanRow& row : inspection.plan) {
-      json["plan"].push_back(
-          {{"stage", row.stage}, {"layers", row.layers}, {"candidate", row.candidate}, {"reason", row.reason}});
+      json["plan"].push_back({{"stage", row.stage},
+                              {"layers", row.layers},
+                              {"candidate", row.candidate},
+                              {"layout", row.layout},
+                              {"reason", row.reason}});
     }
     json["memory"] = facts_json(inspection.memory);
   }

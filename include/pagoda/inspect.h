@@ -34,6 +34,7 @@ struct PlanRow {
   std::string stage;   ///< "ffn_in"
   std::string layers;  ///< "0-29"; empty: of no layer
   std::string candidate;
+  std::string layout;  ///< of its weights or cache pages
   std::string reason;
 };
 

@@ -34,6 +34,7 @@ struct Submission {
   std::optional<Clock::time_point> deadline;
   std::optional<std::int32_t> prompt_best;  ///< hand out prompt log-probabilities, and this many best beside each
   LogitsSink on_logits;                     ///< if set, prompt logits go there
+  std::function<void()> on_id;              ///< if set, called on the engine thread right after each id
 };
 
 /// How a job ended, and when it did what. Times that did not come to pass are the epoch.

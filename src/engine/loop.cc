@@ -171,6 +171,7 @@ void Engine::take_outcomes(std::span<const runtime::RowResult> results, std::spa
       active.job->push(outcome.id, result.logprob, result.best);
       if (active.job->num_ids() == 1) active.ending.first_id = now;
       active.ending.last_id = now;
+      if (active.job->submission().on_id) active.job->submission().on_id();
       ++counts_.ids;
     }
     if (outcome.finish != FinishReason::kNone) {

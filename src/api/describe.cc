@@ -1,0 +1,103 @@
+#include "api/describe.h"
+
+#include <algorithm>
+
+#include "api/file_keys.h"
+#include "sched/scheduler.h"
+
+namespace pagoda::api {
+namespace {
+
+Status option_range(const char* name, const std::optional<std::int64_t>& value, std::int64_t least, std::int64_t most) {
+  if (!value || (*value >= least && *value <= most)) return Ok{};
+  return fail_param(ErrorCode::kInvalidArgument, name, "{} must be from {} to {}, not {}", name, least, most, *value);
+}
+
+}  // namespace
+
+Result<DescribedFile> describe_file(const std::string& path, const std::vector<std::string>& ignored_keys) {
+  io::ModelFile file = PAGODA_TRY(io::open_model(path));
+  model::ModelDescription description = PAGODA_TRY(model::describe_model(file.config(), file.tensors(), ignored_keys));
+  return DescribedFile{.file = std::move(file), .description = std::move(description)};
+}
+
+ModelInfo file_info(const DescribedFile& described, const ModelOptions& options) {
+  const io::ModelFile& file = described.file;
+  const model::ModelSpec& spec = described.description.spec;
+  ModelInfo info;
+  info.path = file.path();
+  info.name = stem_of(file.path());
+  if (const auto architecture = file.config().text("general.architecture"); architecture.ok()) {
+    info.architecture = *architecture;
+  }
+  info.format = format_of(file);
+  for (const io::TensorEntry& entry : file.tensors().entries()) {
+    info.file_bytes = std::max(info.file_bytes, static_cast<std::int64_t>(entry.offset + entry.bytes));
+  }
+  info.num_parameters = model::num_parameters(spec);
+  info.vocabulary = spec.vocab;
+  info.num_layers = std::ssize(spec.layers);
+  info.hidden_size = spec.hidden;
+  info.trained_context = spec.context;
+  info.has_chat_template = options.chat_template || file.config().contains("tokenizer.chat_template");
+  for (const std::string& key : options.ignore_keys) {
+    if (file.config().contains(key)) info.ignored_keys.push_back(key);
+  }
+  return info;
+}
+
+Result<device::DeviceCaps> choose_device(const Library::State& library, const std::string& device) {
+  if (device == "cpu") return library.cpu;
+  if (device == "reference") return device::reference_caps();
+  if (device == "auto") {
+    library.log(LogLevel::kInfo, "running on the CPU: this version of Pagoda does not use GPUs yet");
+    return library.cpu;
+  }
+  if (device == "cuda" || device.starts_with("cuda:")) {
+    return fail_param(ErrorCode::kDeviceMissing, "device",
+                      "the device {} cannot be used: this version of Pagoda runs models on the CPU only", device);
+  }
+  return fail_param(ErrorCode::kInvalidArgument, "device",
+                    "the device must be auto, cpu, cuda, cuda:N or reference, not \"{}\"", device);
+}
+
+Status check_options(const ModelOptions& options) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  PAGODA_TRY(option_range("context", options.context, 1, kMost));
+  PAGODA_TRY(option_range("kv_tokens", options.kv_tokens, 1, kMost));
+  PAGODA_TRY(option_range("kv_bytes", options.kv_bytes, 1, kMost));
+  PAGODA_TRY(option_range("prefill_chunk", options.prefill_chunk, 1, 65536));
+  PAGODA_TRY(option_range("max_running", options.max_running, 1, 1024));
+  PAGODA_TRY(option_range("max_queued", options.max_queued, 0, 1 << 20));
+  PAGODA_TRY(option_range("block_size", options.block_size, 8, 256));
+  if ((options.block_size & (options.block_size - 1)) != 0) {
+    return fail_param(ErrorCode::kInvalidArgument, "block_size", "block_size must be a power of two, not {}",
+                      options.block_size);
+  }
+  if (options.kv_tokens && options.kv_bytes) {
+    return fail_param(ErrorCode::kInvalidArgument, "kv_bytes", "kv_tokens and kv_bytes exclude each other");
+  }
+  return Ok{};
+}
+
+Result<model::Plan> plan_for(const DescribedFile& described, const device::DeviceCaps& caps,
+                             const ModelOptions& options, int threads) {
+  PAGODA_TRY(check_options(options));
+  const bool exact = caps.kind == device::DeviceKind::kReference;
+  sched::Limits limits;
+  limits.prefill_chunk = static_cast<std::int32_t>(options.prefill_chunk.value_or(kDefaultPrefillChunk));
+  model::PlanOptions wanted;
+  wanted.precision = exact                                       ? kernels::Precision::kExact
+                     : options.precision == Precision::kStandard ? kernels::Precision::kStandard
+                                                                 : kernels::Precision::kHigh;
+  wanted.kv_dtype = PAGODA_TRY(model::parse_kv_dtype(options.kv_dtype));
+  wanted.block_size = static_cast<std::int32_t>(options.block_size);
+  wanted.context = options.context.value_or(0);
+  wanted.max_rows = static_cast<std::int32_t>(options.max_running);
+  limits.token_budget = INT32_MAX;
+  wanted.max_step_tokens = limits.max_row_tokens() + wanted.max_rows;  // one full chunk beside every decode
+  wanted.workers = threads;
+  return model::make_plan(described.description.spec, described.description.binding, caps, wanted);
+}
+
+}  // namespace pagoda::api

@@ -1,0 +1,40 @@
+// From a path to a plan, without touching weights: what opening and inspecting share.
+#pragma once
+
+#include <string>
+
+#include "api/library_state.h"
+#include "base/result.h"
+#include "io/model_file.h"
+#include "model/family.h"
+#include "model/plan.h"
+#include "pagoda/model.h"
+
+namespace pagoda::api {
+
+/// A file and the model it declares. `description` lends entries of `file`.
+struct DescribedFile {
+  io::ModelFile file;
+  model::ModelDescription description;
+};
+
+/// Errors: those of io::open_model and model::describe_model.
+Result<DescribedFile> describe_file(const std::string& path, const std::vector<std::string>& ignored_keys);
+
+/// The part of ModelInfo that the header tells.
+ModelInfo file_info(const DescribedFile& described, const ModelOptions& options);
+
+/// Where the model is to run. "auto" says in the log why it is the CPU. Errors: kInvalidArgument, kDeviceMissing.
+Result<device::DeviceCaps> choose_device(const Library::State& library, const std::string& device);
+
+/// The fields of ModelOptions against their ranges. Error: kInvalidArgument with the field's name.
+Status check_options(const ModelOptions& options);
+
+/// `check_options` first. Errors: those of model::make_plan.
+Result<model::Plan> plan_for(const DescribedFile& described, const device::DeviceCaps& caps,
+                             const ModelOptions& options, int threads);
+
+/// Prompt tokens of one row at most, if the options leave it open.
+inline constexpr std::int64_t kDefaultPrefillChunk = 512;
+
+}  // namespace pagoda::api

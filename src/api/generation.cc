@@ -1,0 +1,187 @@
+#include "pagoda/generation.h"
+
+#include <algorithm>
+
+#include "api/generation_state.h"
+
+namespace pagoda {
+namespace {
+
+double ms_between(engine::Clock::time_point begin, engine::Clock::time_point end) {
+  const engine::Clock::time_point never{};
+  if (begin == never || end == never) return 0;
+  return std::chrono::duration<double, std::milli>(end - begin).count();
+}
+
+TokenChoice choice_of(std::int32_t id, const engine::Scored& scored) {
+  return {.token = {.id = id, .logprob = scored.logprob}, .best = {scored.best.begin(), scored.best.end()}};
+}
+
+Timings timings_of(const engine::Ending& ending) {
+  return {.queue_ms = ms_between(ending.submitted, ending.started),
+          .first_token_ms = ms_between(ending.submitted, ending.first_id),
+          .prefill_ms = ms_between(ending.started, ending.first_id),
+          .decode_ms = ms_between(ending.first_id, ending.last_id),
+          .prefill_tokens = ending.usage.prompt_tokens - ending.usage.cached_tokens,
+          .decode_tokens = std::max<std::int64_t>(0, ending.usage.completion_tokens - 1)};
+}
+
+}  // namespace
+
+Generation::State::Choice::Choice(std::shared_ptr<engine::Job> from, const text::Tokenizer& tokenizer,
+                                  std::string prompt_text)
+    : job(std::move(from)),
+      // The decoder never sees the prompt, and the answer goes on where it ended (CASES A1).
+      decoder(tokenizer, true, text::TextStart::kContinuation),
+      stops(job->submission().sampling.stop),
+      echo(std::move(prompt_text)) {}
+
+Generation::State::State(std::shared_ptr<Model::State> of, std::vector<std::shared_ptr<engine::Job>> jobs,
+                         const std::string& echo, std::uint64_t seed_in_use)
+    : model(std::move(of)), seed(seed_in_use) {
+  for (auto& job : jobs) choices.emplace_back(std::move(job), *model->tokenizer, echo);
+  for (Choice& choice : choices) {
+    choice.job->on_ready([this] {
+      changes.fetch_add(1, std::memory_order_release);
+      changes.notify_one();
+      const std::scoped_lock lock(hook_mutex);
+      if (hook) hook();
+    });
+  }
+}
+
+Generation::State::~State() {
+  cancel();
+  for (Choice& choice : choices) choice.job->on_ready({});
+}
+
+void Generation::State::cancel() {
+  for (Choice& choice : choices) model->engine->end(*choice.job, FinishReason::kCancelled);
+}
+
+bool Generation::State::finished() const {
+  return std::ranges::all_of(choices, [](const Choice& choice) { return choice.done; });
+}
+
+std::optional<Event> Generation::State::poll() {
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const std::size_t index = (turn_ + i) % choices.size();
+    std::optional<Event> event = poll(index);
+    if (!event) continue;
+    turn_ = (index + 1) % choices.size();
+    if (index == 0) text_read += event->text;
+    return event;
+  }
+  return std::nullopt;
+}
+
+std::optional<Event> Generation::State::poll(std::size_t index) {
+  Choice& choice = choices[index];
+  if (choice.done) return std::nullopt;
+  const bool ended = choice.job->ended();  // before the counts: whoever sees the end, sees all ids
+  const std::int64_t count = choice.job->num_ids();
+  Event event;
+  event.choice = static_cast<std::int32_t>(index);
+  take_prompt(choice, event);
+  take_ids(choice, count, event);
+  if (ended) end(choice, event);
+  if (!choice.done && event.ids.empty() && event.prompt_logprobs.empty() && event.text.empty()) return std::nullopt;
+  return event;
+}
+
+void Generation::State::take_prompt(Choice& choice, Event& event) {
+  const std::vector<std::int32_t>& prompt = choice.job->submission().prompt;
+  for (; choice.prompt_taken < choice.job->num_prompt_scores(); ++choice.prompt_taken) {
+    const std::int32_t id = prompt[static_cast<std::size_t>(choice.prompt_taken + 1)];
+    event.prompt_logprobs.push_back(choice_of(id, choice.job->prompt_scored(choice.prompt_taken)));
+  }
+}
+
+void Generation::State::take_ids(Choice& choice, std::int64_t count, Event& event) {
+  const engine::Submission& asked = choice.job->submission();
+  event.text = std::exchange(choice.echo, {});
+  while (choice.taken < count && !choice.stops.stopped()) {
+    const std::int64_t index = choice.taken++;
+    const std::int32_t id = choice.job->id(index);
+    event.ids.push_back(id);
+    if (asked.sampling.logprobs) event.logprobs.push_back(choice_of(id, choice.job->scored(index)));
+    if (std::ranges::find(asked.stop_ids, id) != asked.stop_ids.end()) continue;  // it ends the text, and is none of it
+    event.text += choice.stops.push(choice.decoder.push(id));
+    if (choice.stops.stopped()) model->engine->end(*choice.job, FinishReason::kStop);
+  }
+}
+
+/// The job has ended and all its ids were taken. What the engine drew after a stop string is no part of the answer.
+void Generation::State::end(Choice& choice, Event& event) {
+  const engine::Ending& ending = choice.job->ending();
+  if (!choice.stops.stopped()) event.text += choice.stops.push(choice.decoder.finish());
+  event.text += choice.stops.finish();
+  choice.done = true;
+  event.finish = choice.stops.stopped() ? FinishReason::kStop : ending.finish;
+  if (!choice.stops.stopped()) event.error = ending.error;
+  event.timings = timings_of(ending);
+  event.usage = ending.usage;
+  event.usage.prompt_tokens = std::ssize(choice.job->submission().prompt);
+  event.usage.completion_tokens = choice.taken;
+  if (event.choice == 0) return;
+  event.usage.prompt_tokens = 0;  // the prompt counts once
+  event.usage.cached_tokens = 0;
+}
+
+Generation::Generation(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Generation::Generation(Generation&&) noexcept = default;
+
+Generation& Generation::operator=(Generation&& other) noexcept {
+  if (state_ != nullptr && state_ != other.state_) state_->cancel();
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+Generation::~Generation() {
+  if (state_ != nullptr) state_->cancel();
+}
+
+std::optional<Event> Generation::poll() { return state_->poll(); }
+bool Generation::finished() const { return state_->finished(); }
+void Generation::cancel() { state_->cancel(); }
+std::uint64_t Generation::seed() const { return state_->seed; }
+
+std::optional<Event> Generation::wait() {
+  for (;;) {
+    const std::int32_t seen = state_->changes.load(std::memory_order_acquire);
+    if (std::optional<Event> event = state_->poll()) return event;
+    if (state_->finished()) return std::nullopt;
+    state_->changes.wait(seen, std::memory_order_acquire);
+  }
+}
+
+void Generation::on_ready(std::function<void()> hook) {
+  const std::scoped_lock lock(state_->hook_mutex);
+  state_->hook = std::move(hook);
+}
+
+Result<Answer> Generation::collect() {
+  Answer answer;
+  answer.seed = seed();
+  answer.choices.resize(state_->choices.size());
+  while (std::optional<Event> event = wait()) {
+    Answer::Choice& choice = answer.choices[static_cast<std::size_t>(event->choice)];
+    choice.text += event->text;
+    choice.ids.insert(choice.ids.end(), event->ids.begin(), event->ids.end());
+    std::ranges::move(event->logprobs, std::back_inserter(choice.logprobs));
+    std::ranges::move(event->prompt_logprobs, std::back_inserter(choice.prompt_logprobs));
+    if (event->finish == FinishReason::kNone) continue;
+    choice.finish = event->finish;
+    choice.error = std::move(event->error);
+    choice.timings = event->timings;
+    answer.usage.prompt_tokens += event->usage.prompt_tokens;
+    answer.usage.cached_tokens += event->usage.cached_tokens;
+    answer.usage.completion_tokens += event->usage.completion_tokens;
+  }
+  const bool failed = std::ranges::all_of(
+      answer.choices, [](const Answer::Choice& choice) { return choice.finish == FinishReason::kError; });
+  if (failed && answer.choices.front().error) return *answer.choices.front().error;
+  return answer;
+}
+
+}  // namespace pagoda

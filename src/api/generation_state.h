@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "api/model_state.h"
+#include "engine/job.h"
+#include "pagoda/generation.h"
+#include "text/stop_matcher.h"
+#include "text/stream_decoder.h"
+
+namespace pagoda {
+
+/// The reader's side of a request: turns each choice's ids into text, and cuts it at stop strings.
+struct Generation::State {
+  /// Where the reader stands in one choice.
+  struct Choice {
+    Choice(std::shared_ptr<engine::Job> from, const text::Tokenizer& tokenizer, std::string prompt_text);
+
+    std::shared_ptr<engine::Job> job;
+    text::StreamDecoder decoder;
+    text::StopMatcher stops;
+    std::string echo;  // goes before the first text
+    std::int64_t taken = 0;
+    std::int64_t prompt_taken = 0;
+    bool done = false;  // its last event was read
+  };
+
+  State(std::shared_ptr<Model::State> of, std::vector<std::shared_ptr<engine::Job>> jobs, const std::string& echo,
+        std::uint64_t seed_in_use);
+  ~State();
+
+  std::optional<Event> poll();
+  bool finished() const;
+  void cancel();
+
+  std::shared_ptr<Model::State> model;
+  std::vector<Choice> choices;
+  std::uint64_t seed = 0;
+
+  std::atomic<std::int32_t> changes{0};  // counts up whenever a job has something new
+
+  std::mutex hook_mutex;
+  std::function<void()> hook;
+
+  // For Session: the text that was read so far, and whether the last event was.
+  std::string text_read;
+
+ private:
+  std::optional<Event> poll(std::size_t index);
+  void take_ids(Choice& choice, std::int64_t count, Event& event);
+  void take_prompt(Choice& choice, Event& event);
+  void end(Choice& choice, Event& event);
+
+  std::size_t turn_ = 0;  // the choice to look at first
+};
+
+}  // namespace pagoda

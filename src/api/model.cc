@@ -1,0 +1,143 @@
+#include "pagoda/model.h"
+
+#include <random>
+
+#include "api/generation_state.h"
+#include "api/model_state.h"
+#include "api/prompt.h"
+#include "text/stream_decoder.h"
+
+namespace pagoda {
+namespace {
+
+constexpr std::int32_t kMostChoices = 128;
+constexpr std::int32_t kMostBest = 20;
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32) | device();
+}
+
+Status check_request(const Request& request) {
+  if (request.n < 1 || request.n > kMostChoices) {
+    return fail_param(ErrorCode::kInvalidArgument, "n", "n must be from 1 to {}, not {}", kMostChoices, request.n);
+  }
+  const std::int32_t best = request.prompt_logprobs.value_or(0);
+  if (best < 0 || best > kMostBest) {
+    return fail_param(ErrorCode::kInvalidArgument, "prompt_logprobs", "prompt_logprobs must be from 0 to {}, not {}",
+                      kMostBest, best);
+  }
+  if (request.deadline_ms && !(*request.deadline_ms > 0)) {
+    return fail_param(ErrorCode::kInvalidArgument, "deadline_ms", "deadline_ms must be over 0, not {}",
+                      *request.deadline_ms);
+  }
+  return Ok{};
+}
+
+std::optional<engine::Clock::time_point> deadline_of(const Request& request) {
+  constexpr double kForever = 1e12;  // 30 years
+  if (!request.deadline_ms || *request.deadline_ms > kForever) return std::nullopt;
+  return engine::Clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(*request.deadline_ms * 1000));
+}
+
+Result<engine::Submission> submission_of(const Model::State& model, const Request& request) {
+  engine::Submission out;
+  out.sampling = PAGODA_TRY(api::resolve_sampling(model, request.sampling));
+  out.prompt = PAGODA_TRY(api::prompt_ids(model, request));
+  out.seed = out.sampling.seed ? *out.sampling.seed : random_seed();
+  out.max_new_tokens = out.sampling.max_tokens.value_or(model.info.context);
+  out.stop_ids = out.sampling.stop_ids;
+  if (!out.sampling.ignore_eos) {
+    const auto ends = model.tokenizer->end_of_generation_ids();
+    out.stop_ids.insert(out.stop_ids.end(), ends.begin(), ends.end());
+  }
+  out.priority = request.priority;
+  out.cache_salt = request.cache_salt;
+  out.deadline = deadline_of(request);
+  out.prompt_best = request.prompt_logprobs;
+  return out;
+}
+
+}  // namespace
+
+Model::State::~State() {
+  engine.reset();
+  const std::scoped_lock lock(library->mutex);
+  library->ledger.erase(this);
+}
+
+std::int64_t Model::State::kv_bytes_at(std::int64_t depth) const {
+  std::int64_t bytes = 0;
+  for (const KvGroup& group : kv_groups) {
+    bytes += group.bytes_per_token * (group.window > 0 ? std::min(group.window, depth) : depth);
+  }
+  return bytes;
+}
+
+Model::Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+const ModelInfo& Model::info() const { return state_->info; }
+
+Result<std::vector<std::int32_t>> Model::tokenize(std::string_view text, const TokenizeOptions& options) const {
+  return api::encode_raw(*state_, text, options.special, options.bos);
+}
+
+Result<std::string> Model::detokenize(std::span<const std::int32_t> ids) const {
+  PAGODA_TRY(api::check_ids(*state_, ids));
+  return text::repair_utf8(state_->tokenizer->decode(ids, false));
+}
+
+Result<std::string> Model::render(const Chat& chat) const {
+  return std::move(PAGODA_TRY(api::render(*state_, chat)).text);
+}
+
+Result<std::vector<std::int32_t>> Model::prompt_ids(const Request& request) const {
+  return api::prompt_ids(*state_, request);
+}
+
+Result<Generation> Model::generate(const Request& request) const {
+  if (state_->engine == nullptr) {
+    return fail(ErrorCode::kUnsupportedArgument, "{} was opened without weights", state_->info.path);
+  }
+  PAGODA_TRY(check_request(request));
+  engine::Submission first = PAGODA_TRY(submission_of(*state_, request));
+  const std::string echo = request.echo ? PAGODA_TRY(api::prompt_text(*state_, request)) : std::string();
+  const std::uint64_t seed = first.seed;
+  std::vector<engine::Submission> choices(static_cast<std::size_t>(request.n), std::move(first));
+  for (std::int32_t i = 0; i < request.n; ++i) {
+    choices[static_cast<std::size_t>(i)].choice = i;
+    if (i > 0) choices[static_cast<std::size_t>(i)].prompt_best.reset();  // the same for each: told once, in choice 0
+  }
+  std::vector<std::shared_ptr<engine::Job>> jobs = PAGODA_TRY(state_->engine->submit(std::move(choices)));
+  return Generation(std::make_shared<Generation::State>(state_, std::move(jobs), echo, seed));
+}
+
+Stats Model::stats() const {
+  Stats out;
+  if (state_->engine == nullptr) return out;
+  const engine::Snapshot now = state_->engine->snapshot();
+  out.queued = now.scheduler.waiting;
+  out.running = now.scheduler.running;
+  out.accepted = now.accepted;
+  out.finished = now.finished;
+  out.cancelled = now.cancelled;
+  out.failed = now.failed;
+  out.non_finite_rows = now.non_finite_rows;
+  out.steps = now.scheduler.steps;
+  out.prompt_tokens = now.prompt_tokens;
+  out.cached_tokens = now.cached_tokens;
+  out.generated_tokens = now.ids;
+  out.busy_ms = now.busy_ms;
+  out.block_size = state_->info.block_size;
+  for (const kv::GroupUsage& group : now.cache.groups) {
+    out.blocks_total += group.total;
+    out.blocks_free += group.free;
+    out.blocks_used += group.live;
+    out.blocks_cached += group.cached;
+  }
+  out.prefix_evictions = now.cache.counters.evictions;
+  out.preemptions = now.scheduler.preemptions;
+  return out;
+}
+
+}  // namespace pagoda

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "api/library_state.h"
+#include "base/thread_pool.h"
+#include "engine/engine.h"
+#include "pagoda/model.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace pagoda {
+
+/// An open model. All of it but the engine is unchanging, so that any thread may tokenize and render.
+struct Model::State {
+  ~State();
+
+  std::shared_ptr<Library::State> library;
+  ModelOptions options;
+  ModelInfo info;
+  SamplingParams sampling_defaults;  // what the file declares
+
+  std::unique_ptr<const text::Tokenizer> tokenizer;
+  std::optional<Result<text::ChatTemplate>> chat_template;  // none: the file has none; parsed even if it is wrong
+
+  // What a decode step reads: for benches.
+  std::int64_t step_weight_bytes = 0;
+  std::int64_t kv_bytes_at(std::int64_t depth) const;
+  struct KvGroup {
+    std::int64_t bytes_per_token = 0;
+    std::int64_t window = 0;  // 0: full
+  };
+  std::vector<KvGroup> kv_groups;
+
+  // Null if the model was opened without weights. The engine's thread is the pool's worker 0.
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<engine::Engine> engine;
+};
+
+}  // namespace pagoda

@@ -1,0 +1,151 @@
+// Model::open: file → description → plan → weights → runner → engine.
+#include <chrono>
+#include <exception>
+#include <future>
+#include <new>
+
+#include "api/describe.h"
+#include "api/file_keys.h"
+#include "api/model_state.h"
+#include "model/weights.h"
+#include "runtime/host_runner.h"
+
+namespace pagoda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void report(const ModelOptions& options, const Progress& progress) {
+  if (options.progress) options.progress(progress);
+}
+
+/// The tokenizer is made of the file's strings alone, so that it can be built while weights are read.
+Result<std::unique_ptr<const text::Tokenizer>> make_tokenizer(const io::RawConfig& config, std::int64_t vocab) {
+  text::TokenizerSource source = PAGODA_TRY(api::tokenizer_source(config));
+  auto tokenizer = PAGODA_TRY(text::Tokenizer::create(std::move(source)));
+  if (tokenizer->vocabulary_size() > vocab) {
+    return fail(ErrorCode::kTokenizerInvalid, "{}: the tokenizer has {} tokens, and the model {}", config.source(),
+                tokenizer->vocabulary_size(), vocab);
+  }
+  return tokenizer;
+}
+
+Status read_file_keys(Model::State& state, const io::RawConfig& config) {
+  state.sampling_defaults = PAGODA_TRY(api::sampling_defaults(config));
+  std::optional<std::string> source = state.options.chat_template;
+  if (!source) source = PAGODA_TRY(api::chat_template_of(config));
+  if (source) state.chat_template.emplace(text::ChatTemplate::parse(std::move(*source)));
+  return Ok{};
+}
+
+/// What a decode step reads, for benches: each weight but an embedding that is no head.
+void note_step_bytes(Model::State& state, const model::Plan& plan) {
+  state.step_weight_bytes = 0;
+  for (const model::WeightPlan& weight : plan.weights) {
+    const bool rows_only = weight.tensor.role == model::Role::kEmbedding && !plan.spec.tied_head;
+    if (!rows_only) state.step_weight_bytes += weight.bytes;
+  }
+  for (std::size_t g = 0; g < plan.spec.cache_groups.size(); ++g) {
+    state.kv_groups.push_back(
+        {.bytes_per_token = plan.bytes_per_block(static_cast<std::int32_t>(g)) / plan.options.block_size,
+         .window = plan.spec.cache_groups[g].window});
+  }
+}
+
+void fill_running_info(Model::State& state, const model::Plan& plan) {
+  ModelInfo& info = state.info;
+  info.device = device::to_string(plan.caps.kind);
+  info.device_name = state.library->cpu.name;
+  info.precision = state.options.precision;
+  info.threads = state.library->threads;
+  info.context = plan.options.context;
+  info.kv_dtype = tensor::name_of(plan.kv_dtype);
+  info.block_size = plan.options.block_size;
+  info.prefill_chunk = state.options.prefill_chunk.value_or(api::kDefaultPrefillChunk);
+  info.weight_bytes = plan.weight_bytes;
+}
+
+/// The runner's cache as ModelInfo shows it: tokens of the full groups, or of any if all are windowed.
+void fill_cache_info(ModelInfo& info, const runtime::RunnerInfo& runner) {
+  for (const kv::GroupConfig& group : runner.groups) {
+    info.kv_bytes += group.block_count * group.bytes_per_block;
+    if (!group.windowed() || info.kv_tokens == 0) info.kv_tokens = group.block_count * group.block_size;
+  }
+}
+
+engine::Options engine_options(const Model::State& state, const model::Plan& plan) {
+  engine::Options options;
+  options.limits = {.context = plan.options.context,
+                    .max_running = plan.options.max_rows,
+                    .max_queued = static_cast<std::int32_t>(state.options.max_queued),
+                    .token_budget = plan.options.max_step_tokens,
+                    .prefill_chunk = static_cast<std::int32_t>(state.info.prefill_chunk)};
+  options.model_id = state.info.path;
+  return options;
+}
+
+Status load_and_start(Model::State& state, const api::DescribedFile& described) {
+  const device::DeviceCaps caps = PAGODA_TRY(api::choose_device(*state.library, state.options.device));
+  model::Plan plan = PAGODA_TRY(api::plan_for(described, caps, state.options, state.library->threads));
+  note_step_bytes(state, plan);
+  fill_running_info(state, plan);
+  state.pool = std::make_unique<ThreadPool>(state.library->threads);
+  model::Weights weights =
+      PAGODA_TRY(model::Weights::load(plan, described.file, *state.pool, [&](std::int64_t done, std::int64_t total) {
+        report(state.options, {.stage = ProgressStage::kReadWeights,
+                               .done = static_cast<std::uint64_t>(done),
+                               .total = static_cast<std::uint64_t>(total)});
+      }));
+  report(state.options, {.stage = ProgressStage::kPrepare});
+  const runtime::CacheSize cache{.tokens = state.options.kv_tokens.value_or(0),
+                                 .bytes = state.options.kv_bytes.value_or(0)};
+  const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, cache));
+  const engine::Options options = engine_options(state, plan);
+  auto runner = PAGODA_TRY(runtime::make_host_runner(std::move(plan), std::move(weights), *state.pool, cache));
+  fill_cache_info(state.info, runner->info());
+  state.engine = PAGODA_TRY(engine::Engine::start(options, std::move(runner)));
+  const std::scoped_lock lock(state.library->mutex);
+  state.library->ledger[&state] = {.path = state.info.path,
+                                   .device = state.info.device,
+                                   .weight_bytes = state.info.weight_bytes,
+                                   .cache_bytes = memory.cache_bytes,
+                                   .workspace_bytes = memory.workspace_bytes};
+  return Ok{};
+}
+
+Result<Model> open_described(const Library& library, const std::string& path, ModelOptions options) {
+  const Clock::time_point begin = Clock::now();
+  PAGODA_TRY(api::check_options(options));
+  report(options, {.stage = ProgressStage::kReadHeader});
+  const api::DescribedFile described = PAGODA_TRY(api::describe_file(path, options.ignore_keys));
+  auto state = std::make_shared<Model::State>();
+  state->library = library.state();
+  state->options = std::move(options);
+  state->info = api::file_info(described, state->options);
+  PAGODA_TRY(read_file_keys(*state, described.file.config()));
+
+  auto tokenizer = std::async(std::launch::async, [&described] {
+    return make_tokenizer(described.file.config(), described.description.spec.vocab);
+  });
+  const Status started = state->options.weights ? load_and_start(*state, described) : Status(Ok{});
+  auto made = tokenizer.get();
+  if (!started.ok()) return started.error();
+  state->tokenizer = PAGODA_TRY(std::move(made));
+  state->info.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  return Model(std::move(state));
+}
+
+}  // namespace
+
+/// One of the places where exceptions end: what memory or a third party throws becomes the caller's error.
+Result<Model> Model::open(const Library& library, const std::string& path, ModelOptions options) {
+  try {
+    return open_described(library, path, std::move(options));
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "{}: there is not enough memory to open it", path);
+  } catch (const std::exception& exception) {
+    return fail(ErrorCode::kInternal, "{}: {}", path, exception.what());
+  }
+}
+
+}  // namespace pagoda

@@ -1,0 +1,149 @@
+#include "api/prompt.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include "text/stream_decoder.h"
+
+namespace pagoda::api {
+namespace {
+
+/// A rendering is bounded by what the context could hold at a generous number of bytes a token, so that the answer to a
+/// prompt that is merely too long is the number of its tokens.
+constexpr std::int64_t kBytesPerToken = 64;
+
+text::TemplateLimits limits_of(const Model::State& model) {
+  text::TemplateLimits limits;
+  const std::int64_t context = std::max(model.info.context, model.info.trained_context);
+  limits.output_bytes = std::max(limits.output_bytes, static_cast<std::size_t>(context * kBytesPerToken));
+  return limits;
+}
+
+std::string_view token_text(const text::Tokenizer& tokenizer, std::optional<std::int32_t> id) {
+  return id ? tokenizer.piece(*id) : std::string_view{};
+}
+
+Error wrong(std::string param, const std::string& sentence) {
+  return Error{.code = ErrorCode::kInvalidArgument, .message = sentence, .param = std::move(param)};
+}
+
+/// "temperature must be at least 0, not -1".
+template <class T>
+Status in_range(const std::optional<T>& value, const char* name, bool inside, const char* range) {
+  if (!value || (inside && std::isfinite(static_cast<double>(*value)))) return Ok{};
+  return wrong(name, pagoda::format("{} must be {}, not {}", name, range, *value));
+}
+
+Status check_penalty(float value, const char* name) {
+  if (value >= -2 && value <= 2) return Ok{};
+  return wrong(name, pagoda::format("{} must be from -2 to 2, not {}", name, value));
+}
+
+Status check_bias(const Model::State& model, const SamplingParams& params) {
+  std::unordered_set<std::int32_t> seen;
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (!model.tokenizer->contains(id)) {
+      return wrong("logit_bias", pagoda::format("logit_bias names the id {}, and the vocabulary has {}", id,
+                                                model.tokenizer->vocabulary_size()));
+    }
+    if (!std::isfinite(bias)) return wrong("logit_bias", pagoda::format("logit_bias of the id {} is not finite", id));
+    if (!seen.insert(id).second) return wrong("logit_bias", pagoda::format("logit_bias names the id {} twice", id));
+  }
+  return Ok{};
+}
+
+Status check_sampling(const Model::State& model, const SamplingParams& p) {
+  PAGODA_TRY(in_range(p.temperature, "temperature", p.temperature >= 0, "at least 0"));
+  PAGODA_TRY(in_range(p.top_k, "top_k", p.top_k >= 0, "at least 0"));
+  PAGODA_TRY(in_range(p.top_p, "top_p", p.top_p > 0 && p.top_p <= 1, "over 0 and at most 1"));
+  PAGODA_TRY(in_range(p.min_p, "min_p", p.min_p >= 0 && p.min_p <= 1, "from 0 to 1"));
+  PAGODA_TRY(in_range(p.repetition_penalty, "repetition_penalty", p.repetition_penalty > 0, "over 0"));
+  PAGODA_TRY(check_penalty(p.presence_penalty, "presence_penalty"));
+  PAGODA_TRY(check_penalty(p.frequency_penalty, "frequency_penalty"));
+  PAGODA_TRY(in_range(p.max_tokens, "max_tokens", p.max_tokens >= 0, "at least 0"));
+  if (p.min_tokens < 0) return wrong("min_tokens", "min_tokens must be at least 0");
+  PAGODA_TRY(in_range(p.logprobs, "logprobs", p.logprobs >= 0 && p.logprobs <= 20, "from 0 to 20"));
+  for (const std::string& stop : p.stop) {
+    if (stop.empty()) return wrong("stop", "a stop text must not be empty");
+  }
+  const Status ids = check_ids(model, p.stop_ids);
+  if (!ids.ok()) return wrong("stop_ids", ids.error().message);
+  return check_bias(model, p);
+}
+
+}  // namespace
+
+Status check_ids(const Model::State& model, std::span<const std::int32_t> ids) {
+  for (const std::int32_t id : ids) {
+    if (model.tokenizer->contains(id)) continue;
+    return fail(ErrorCode::kInvalidArgument, "the id {} is outside the vocabulary, which has {} tokens", id,
+                model.tokenizer->vocabulary_size());
+  }
+  return Ok{};
+}
+
+Result<text::RenderedPrompt> render(const Model::State& model, const Chat& chat) {
+  if (!model.chat_template) {
+    return fail(ErrorCode::kTemplateMissing, "{} has no chat template", model.info.path);
+  }
+  if (!model.chat_template->ok()) return model.chat_template->error();
+  text::TemplateInput input;
+  input.messages_json = chat.messages_json;
+  if (chat.tools_json) input.tools_json = *chat.tools_json;
+  if (chat.documents_json) input.documents_json = *chat.documents_json;
+  input.arguments_json = chat.arguments_json;
+  input.add_generation_prompt = chat.add_generation_prompt;
+  input.bos_token = token_text(*model.tokenizer, model.tokenizer->bos());
+  input.eos_token = token_text(*model.tokenizer, model.tokenizer->eos());
+  return model.chat_template->value().render(input, limits_of(model));
+}
+
+Result<std::vector<std::int32_t>> encode_raw(const Model::State& model, std::string_view text, bool special, bool bos) {
+  const text::Tokenizer& tokenizer = *model.tokenizer;
+  std::vector<std::int32_t> ids =
+      PAGODA_TRY(tokenizer.encode(text, special ? text::SpecialTokens::all() : text::SpecialTokens::none()));
+  if (!bos) return ids;
+  if (tokenizer.wants_bos() && tokenizer.bos()) ids.insert(ids.begin(), *tokenizer.bos());
+  if (tokenizer.wants_eos() && tokenizer.eos()) ids.push_back(*tokenizer.eos());
+  return ids;
+}
+
+Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Request& request) {
+  const text::Tokenizer& tokenizer = *model.tokenizer;
+  if (const auto* ids = std::get_if<TokenIds>(&request.prompt)) {
+    PAGODA_TRY(check_ids(model, ids->ids));
+    return ids->ids;
+  }
+  if (const auto* raw = std::get_if<RawText>(&request.prompt)) {
+    return encode_raw(model, raw->text, raw->special, raw->bos);
+  }
+  const text::RenderedPrompt prompt = PAGODA_TRY(render(model, std::get<Chat>(request.prompt)));
+  std::vector<std::int32_t> ids =
+      PAGODA_TRY(tokenizer.encode(prompt.text, text::SpecialTokens::within(prompt.trusted)));
+  const auto bos = tokenizer.bos();
+  if (tokenizer.wants_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  return ids;
+}
+
+Result<std::string> prompt_text(const Model::State& model, const Request& request) {
+  if (const auto* raw = std::get_if<RawText>(&request.prompt)) return text::repair_utf8(raw->text);
+  if (const auto* ids = std::get_if<TokenIds>(&request.prompt)) {
+    return text::repair_utf8(model.tokenizer->decode(ids->ids, false));
+  }
+  return text::repair_utf8(PAGODA_TRY(render(model, std::get<Chat>(request.prompt))).text);
+}
+
+Result<SamplingParams> resolve_sampling(const Model::State& model, const SamplingParams& asked) {
+  PAGODA_TRY(check_sampling(model, asked));
+  SamplingParams params = asked;
+  const SamplingParams& file = model.sampling_defaults;
+  if (!params.temperature) params.temperature = file.temperature.value_or(0.f);
+  if (!params.top_k) params.top_k = file.top_k;
+  if (!params.top_p) params.top_p = file.top_p;
+  if (!params.min_p) params.min_p = file.min_p;
+  if (!params.repetition_penalty) params.repetition_penalty = file.repetition_penalty;
+  return params;
+}
+
+}  // namespace pagoda::api

@@ -1,0 +1,32 @@
+// From what is asked to token ids.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/model_state.h"
+#include "base/result.h"
+
+namespace pagoda::api {
+
+/// Errors: kTemplateMissing, kTemplateFailed, kTemplateLimit, kInvalidArgument.
+Result<text::RenderedPrompt> render(const Model::State& model, const Chat& chat);
+
+/// Ids of raw text, with what the model asks for around it if `bos`.
+Result<std::vector<std::int32_t>> encode_raw(const Model::State& model, std::string_view text, bool special, bool bos);
+
+/// Of a chat, special tokens come from the template's own text only, and BOS stands once: the template writes it, or it
+/// is added where the model wants one.
+Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Request& request);
+
+/// The prompt's text, for echo.
+Result<std::string> prompt_text(const Model::State& model, const Request& request);
+
+/// Error: kInvalidArgument for an id outside the vocabulary.
+Status check_ids(const Model::State& model, std::span<const std::int32_t> ids);
+
+/// The request's parameters with the model file's in the places left empty. Errors: kInvalidArgument, each naming the
+/// parameter, for values outside the ranges that SamplingParams documents.
+Result<SamplingParams> resolve_sampling(const Model::State& model, const SamplingParams& asked);
+
+}  // namespace pagoda::api
