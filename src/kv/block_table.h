@@ -28,6 +28,7 @@ class BlockTable {
   std::int64_t token_len() const { return token_len_; }
   void set_token_len(std::int64_t tokens) { token_len_ = tokens; }
 
+  void reserve(std::int64_t blocks) { blocks_.reserve(static_cast<std::size_t>(blocks)); }
   void append(BlockId block) { blocks_.push_back(block); }
   void replace(std::int64_t index, BlockId block) { blocks_[static_cast<std::size_t>(index)] = block; }
   void truncate(std::int64_t blocks) { blocks_.resize(static_cast<std::size_t>(blocks)); }

@@ -154,6 +154,7 @@ Result<CachedSequence> KvCache::open(const OpenRequest& request) {
   const std::int64_t blocks = find_prefix(request);
   PAGODA_TRY(check_room(request, blocks));
   CachedSequence sequence = share(blocks, [this](std::size_t group, std::int64_t i) { return prefix_block(group, i); });
+  for (BlockTable& table : sequence.tables_) table.reserve(configs_.front().blocks_for(request.most_tokens));
   sequence.last_key_ = links_[static_cast<std::size_t>(blocks)].key;
   sequence.publish_ = request.publish;
   if (keep_prefixes_ && request.reuse) {

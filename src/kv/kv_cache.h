@@ -56,6 +56,7 @@ struct OpenRequest {
   bool reuse = true;                    ///< false: every token is computed, as prompt log-probabilities need
   bool publish = true;                  ///< false: its blocks are offered to nobody
   std::int64_t room_tokens = 1;         ///< tokens after `ids` that must have room now
+  std::int64_t most_tokens = 0;         ///< how long it may grow: memory of its tables is taken for that many at once
   std::int64_t step_tokens = 1;  ///< most tokens of the sequence in flight at once: what windowed groups must hold
   std::span<const std::int64_t> headroom_blocks{};  ///< one a group: promised to others. Empty: none
 };

@@ -75,6 +75,9 @@ struct Batch {
   /// How many ids the step draws: one for each row that wants one, in row order.
   std::int64_t num_ids() const;
 
+  /// Takes all memory at once: `max_blocks` in each group for all rows' tables together.
+  void reserve(std::int64_t max_rows, std::int64_t max_tokens, std::int64_t max_blocks);
+
   void clear();  ///< empties every vector, keeps the memory and the number of groups
 };
 

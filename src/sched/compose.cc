@@ -155,6 +155,7 @@ bool Scheduler::admit_first() {
       .cache_salt = sequence.request.cache_salt,
       .reuse = sequence.request.prompt_want == Want::kNothing || sequence.answered == sequence.prompt_tokens,
       .room_tokens = std::min<std::int64_t>(1, sequence.max_tokens - sequence.known()),
+      .most_tokens = sequence.max_tokens,
       .step_tokens = step_tokens(true),
       .headroom_blocks = promised_blocks()};
   Result<kv::CachedSequence> opened = cache_->open(request);
@@ -164,6 +165,7 @@ bool Scheduler::admit_first() {
     return false;
   }
   sequence.cache = std::move(opened).value();
+  sequence.tokens.reserve(static_cast<std::size_t>(sequence.max_tokens));
   sequence.scheduled = sequence.computed = sequence.cache.token_len();
   if (sequence.preemptions == 0) sequence.cached_tokens = sequence.scheduled;
   sequence.last_step = next_step_ - 1;

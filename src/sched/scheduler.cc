@@ -36,7 +36,17 @@ Result<Scheduler> Scheduler::create(const Limits& limits, kv::KvCache& cache) {
 Scheduler::Scheduler(const Limits& limits, kv::KvCache& cache) : limits_(limits), cache_(&cache) {
   for (std::int32_t slot = limits.max_running; slot-- > 0;) free_slots_.push_back(slot);
   steps_.resize(static_cast<std::size_t>(limits.steps_in_flight));
-  for (Step& step : steps_) step.batch.groups.resize(cache.groups().size());
+  const auto rows = static_cast<std::size_t>(limits.max_running);
+  const std::int64_t row_blocks = ceil_div<std::int64_t>(limits.context, cache.block_size());
+  for (Step& step : steps_) {
+    step.batch.groups.resize(cache.groups().size());
+    step.batch.reserve(limits.max_running, limits.token_budget, limits.max_running * row_blocks);
+    step.owners.reserve(rows);
+  }
+  running_.reserve(rows);
+  outcomes_.reserve(rows);
+  admitted_.reserve(rows);
+  candidates_.reserve(rows);
   promised_.resize(cache.groups().size());
 }
 
