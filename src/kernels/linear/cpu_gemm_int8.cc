@@ -109,20 +109,16 @@ std::size_t scratch_bytes(const LinearProblem& problem, const device::DeviceCaps
 
 std::vector<CompileUnit> units(const LinearProblem&, const device::DeviceCaps&) { return {}; }
 
-bool supports_on(const LinearProblem& problem, const device::DeviceCaps& caps, const LinearKernel& kernel,
-                 device::CpuIsa isa) {
-  return caps.kind == device::DeviceKind::kCpu && caps.isa >= isa && problem.activation == tensor::DType::kF32 &&
-         problem.precision != Precision::kExact && layouts_match(problem, kernel);
-}
-
-bool supports_avx512(const LinearProblem& problem, const device::DeviceCaps& caps) {
-  return supports_on(problem, caps, kInt8Avx512Linear, device::CpuIsa::kAvx512);
+template <device::CpuIsa kIsa>
+bool supports(const LinearProblem& problem, const device::DeviceCaps& caps) {
+  return caps.kind == device::DeviceKind::kCpu && caps.isa >= kIsa && problem.activation == tensor::DType::kF32 &&
+         problem.precision != Precision::kExact && layouts_match(problem, kInt8Avx2Linear);
 }
 
 template <FindProduct kFind>
 Result<std::unique_ptr<LinearStep>> prepare(const LinearProblem& problem, std::span<const LinearWeight> weights,
                                             const device::DeviceCaps&) {
-  check_weights(problem, weights, kInt8Avx512Linear);
+  check_weights(problem, weights, kInt8Avx2Linear);
   return std::unique_ptr<LinearStep>(std::make_unique<Step>(weights, problem.precision, kFind));
 }
 
@@ -131,9 +127,17 @@ Result<std::unique_ptr<LinearStep>> prepare(const LinearProblem& problem, std::s
 const LinearKernel kInt8Avx512Linear = {.name = "cpu_gemm_int8_avx512",
                                         .arithmetic = arithmetic,
                                         .layout = layout,
-                                        .supports = supports_avx512,
+                                        .supports = supports<device::CpuIsa::kAvx512>,
                                         .scratch_bytes = scratch_bytes,
                                         .units = units,
                                         .prepare = prepare<int8_gemm::product_avx512>};
+
+const LinearKernel kInt8Avx2Linear = {.name = "cpu_gemm_int8_avx2",
+                                      .arithmetic = arithmetic,
+                                      .layout = layout,
+                                      .supports = supports<device::CpuIsa::kAvx2>,
+                                      .scratch_bytes = scratch_bytes,
+                                      .units = units,
+                                      .prepare = prepare<int8_gemm::product_avx2>};
 
 }  // namespace pagoda::kernels

@@ -65,7 +65,8 @@ struct Product {
 /// Computes row tiles [begin, end) of 16 rows for all tokens.
 using ProductKernel = void (*)(const Product& product, std::int64_t begin, std::int64_t end);
 
-/// The kernel for an encoding; null if there is none.
+/// The kernels for an encoding, of equal bits; null if there is none.
 ProductKernel product_avx512(const int8_rows16::Encoding& encoding, int terms);
+ProductKernel product_avx2(const int8_rows16::Encoding& encoding, int terms);
 
 }  // namespace pagoda::kernels::int8_gemm

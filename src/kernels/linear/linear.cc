@@ -8,7 +8,8 @@ namespace pagoda::kernels {
 
 std::span<const LinearKernel* const> linear_kernels() {
   static constexpr std::array kAll = {
-      &kInt8Avx512Linear, &kGenericAvx512Linear, &kGenericAvx2Linear, &kGenericLinear, &kReferenceLinear,
+      &kInt8Avx512Linear,  &kInt8Avx2Linear, &kGenericAvx512Linear,
+      &kGenericAvx2Linear, &kGenericLinear,  &kReferenceLinear,
   };
   return kAll;
 }

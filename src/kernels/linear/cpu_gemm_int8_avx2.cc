@@ -1,0 +1,259 @@
+// Quantised weights times 8- or 16-bit activations (formula in int8_gemm.h), 8 rows in a register.
+//
+// A lane is a weight row. A row tile (16 rows) is unpacked, a panel of columns at a time, into the worker's stack, and
+// all tokens sweep over it. VPMADDUBSW multiplies unsigned codes with activation codes, broadcast 4 columns at a time;
+// as many of its 16-bit sums as cannot overflow are added before they are widened. 8-bit codes are widened first.
+#include <immintrin.h>
+
+#include "kernels/linear/int8_gemm.h"
+
+namespace pagoda::kernels::int8_gemm {
+namespace {
+
+using namespace int8_rows16;
+using Byte = std::uint8_t;
+
+constexpr std::int64_t kPanelGroups = 16;
+/// Bytes that prefetching runs ahead of a stream of weights.
+constexpr std::int64_t kAhead = 4096;
+
+constexpr bool has_minimum(Encoding e) { return e.offset_log2 < 0; }
+constexpr int scales_a_group(Encoding e) { return e.params == Params::kSuper6 ? 2 : 1; }
+
+/// Products of a vector that fit a 16-bit sum: 2 · max code · 128 · vectors < 2^15. 8-bit codes: none do.
+constexpr int vectors_a_sum(Encoding e) { return e.code_bits == 4 ? 8 : e.code_bits == 5 ? 4 : 2; }
+
+/// One group of a row tile, unpacked: vector v is codes[2·v] (rows 0 … 7) and codes[2·v + 1]. 8-bit codes are signed.
+struct PanelGroup {
+  __m256i codes[16];
+  __m256 d[2][2];
+  __m256 m[2];
+};
+
+__m256i load_vector(const Byte* at) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)); }
+__m256 load_halves(const Byte* at) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
+__m128i load_8(const Byte* at) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)); }
+__m256 load_unsigned(const Byte* at) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_8(at))); }
+__m256 load_signed(const Byte* at) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_8(at))); }
+
+/// Bit `from` of every byte (or bits from, from + 1 for a mask of two) moved to bit 4.
+__m256i upper_bits(__m256i bits, int from, __m256i mask) {
+  const __m256i moved = from < 4 ? _mm256_slli_epi16(bits, 4 - from) : _mm256_srli_epi16(bits, from - 4);
+  return _mm256_and_si256(moved, mask);
+}
+
+template <Encoding kEncoding>
+void unpack_codes(const Byte* at, __m256i* codes) {
+  if constexpr (kEncoding.code_bits == 8) {
+    for (int i = 0; i < 16; ++i) {
+      codes[i] = _mm256_xor_si256(load_vector(at + 32 * i), _mm256_set1_epi8(static_cast<char>(0x80)));
+    }
+    return;
+  }
+  const __m256i nibble = _mm256_set1_epi8(15);
+  for (int i = 0; i < 8; ++i) {
+    const __m256i both = load_vector(at + 32 * i);
+    codes[i] = _mm256_and_si256(both, nibble);
+    codes[i + 8] = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+  }
+  for (int h = 0; h < 2; ++h) {
+    for (int v = 0; v < 8; ++v) {
+      if constexpr (kEncoding.code_bits == 5) {
+        const __m256i bits = load_vector(at + 256 + 32 * h);
+        codes[2 * v + h] = _mm256_or_si256(codes[2 * v + h], upper_bits(bits, v, _mm256_set1_epi8(16)));
+      }
+      if constexpr (kEncoding.code_bits == 6) {
+        const __m256i bits = load_vector(at + 256 + 64 * (v / 4) + 32 * h);
+        codes[2 * v + h] = _mm256_or_si256(codes[2 * v + h], upper_bits(bits, 2 * (v % 4), _mm256_set1_epi8(48)));
+      }
+    }
+  }
+}
+
+/// Products of an f16 and a scale code of at most 8 bits are exact.
+template <Encoding kEncoding>
+void unpack_scales(const Byte* region, std::int64_t group, PanelGroup& out) {
+  const Byte* at = region + group / param_groups(kEncoding) * param_bytes(kEncoding);
+  for (int h = 0; h < 2; ++h) {
+    const __m256 d = load_halves(at + 16 * h);
+    out.d[0][h] = d;
+    if constexpr (kEncoding.params == Params::kScaleMinimum) out.m[h] = load_halves(at + 32 + 16 * h);
+    if constexpr (kEncoding.params == Params::kSuper4) {
+      const Byte* codes = at + 64 + 32 * (group % kSuperGroups) + 8 * h;
+      const __m256 m = _mm256_mul_ps(load_halves(at + 32 + 16 * h), load_unsigned(codes + 16));
+      out.m[h] = _mm256_xor_ps(m, _mm256_set1_ps(-0.0f));
+      out.d[0][h] = _mm256_mul_ps(d, load_unsigned(codes));
+    }
+    if constexpr (kEncoding.params == Params::kSuper6) {
+      const Byte* codes = at + 32 + 32 * (group % kSuperGroups) + 8 * h;
+      out.d[0][h] = _mm256_mul_ps(d, load_signed(codes));
+      out.d[1][h] = _mm256_mul_ps(d, load_signed(codes + 16));
+    }
+  }
+}
+
+__m256i broadcast_4(const std::int8_t* codes) {
+  std::int32_t four;
+  __builtin_memcpy(&four, codes, 4);
+  return _mm256_set1_epi32(four);
+}
+
+/// Σ code·a over kVectors vectors from `first` on, for 8 rows.
+template <Encoding kEncoding, int kVectors>
+__m256i dot(const PanelGroup& w, int h, int first, const std::int8_t* a) {
+  __m256i whole = _mm256_setzero_si256();
+  if constexpr (kEncoding.code_bits == 8) {
+    for (int v = first; v < first + kVectors; ++v) {
+      const __m256i code = w.codes[2 * v + h];
+      const __m256i four = broadcast_4(a + 4 * v);
+      const __m256i even = _mm256_madd_epi16(_mm256_srai_epi16(_mm256_slli_epi16(code, 8), 8),
+                                             _mm256_srai_epi16(_mm256_slli_epi16(four, 8), 8));
+      const __m256i odd = _mm256_madd_epi16(_mm256_srai_epi16(code, 8), _mm256_srai_epi16(four, 8));
+      whole = _mm256_add_epi32(whole, _mm256_add_epi32(even, odd));
+    }
+  } else {
+    constexpr int kSum = vectors_a_sum(kEncoding) < kVectors ? vectors_a_sum(kEncoding) : kVectors;
+    for (int v = first; v < first + kVectors; v += kSum) {
+      __m256i sum = _mm256_maddubs_epi16(w.codes[2 * v + h], broadcast_4(a + 4 * v));
+      for (int i = v + 1; i < v + kSum; ++i) {
+        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w.codes[2 * i + h], broadcast_4(a + 4 * i)));
+      }
+      whole = _mm256_add_epi32(whole, _mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
+    }
+  }
+  return whole;
+}
+
+/// What one group adds to the sums of 16 rows and kTokens tokens.
+template <Encoding kEncoding, int kTokens, int kTerms>
+void add_group(const PanelGroup& w, const Record<kTokens, kTerms>& x, __m256 (*sums)[2]) {
+  constexpr int kScales = scales_a_group(kEncoding);
+  for (int part = 0; part < kScales; ++part) {
+    for (int t = 0; t < kTokens; ++t) {
+      const std::int32_t start = kScales == 1 ? x.minus_sum[t] : x.minus_half[part][t];
+      for (int h = 0; h < 2; ++h) {
+        __m256i whole = dot<kEncoding, 8 / kScales>(w, h, 4 * part, x.codes[kTerms - 1][t]);
+        if constexpr (kTerms == 2) {
+          const __m256i upper = dot<kEncoding, 8 / kScales>(w, h, 4 * part, x.codes[0][t]);
+          whole = _mm256_add_epi32(whole, _mm256_slli_epi32(upper, 8));
+        }
+        if constexpr (kEncoding.offset_log2 >= 0 && kEncoding.code_bits != 8) {
+          whole = _mm256_add_epi32(whole, _mm256_slli_epi32(_mm256_set1_epi32(start), kEncoding.offset_log2));
+        }
+        const __m256 product = _mm256_mul_ps(w.d[part][h], _mm256_cvtepi32_ps(whole));
+        sums[t][h] = _mm256_fmadd_ps(_mm256_set1_ps(x.scale[t]), product, sums[t][h]);
+        if constexpr (has_minimum(kEncoding)) {
+          sums[t][h] = _mm256_fmadd_ps(w.m[h], _mm256_set1_ps(x.sum[t]), sums[t][h]);
+        }
+      }
+    }
+  }
+}
+
+/// Lanes of half `h` of a tile that are rows of the weight.
+__m256i rows_mask(std::int64_t n, std::int64_t tile, int h) {
+  const std::int64_t rows = n - tile * kTileRows - 8 * h;
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(rows > 8 ? 8 : static_cast<int>(rows)), lane);
+}
+
+/// A panel of a row tile: groups [first, first + count).
+struct Place {
+  std::int64_t tile;
+  std::int64_t first;
+  std::int64_t count;
+};
+
+/// One tile of tokens over one panel; sums between panels lie in the output.
+template <Encoding kEncoding, int kTokens, int kTerms>
+void sweep(const PanelGroup* panel, const Product& product, const Place& place, std::int64_t token) {
+  const std::int64_t offset = token * product.groups + place.first * kTokens;
+  const auto* x = reinterpret_cast<const Record<kTokens, kTerms>*>(product.activations + offset * token_bytes(kTerms));
+  float* out = product.out + token * product.out_stride + place.tile * kTileRows;
+  const __m256i mask[2] = {rows_mask(product.n, place.tile, 0), rows_mask(product.n, place.tile, 1)};
+  __m256 sums[kTokens][2];
+  for (int t = 0; t < kTokens; ++t) {
+    for (int h = 0; h < 2; ++h) {
+      const float* at = out + t * product.out_stride + 8 * h;
+      sums[t][h] = place.first == 0 ? _mm256_setzero_ps() : _mm256_maskload_ps(at, mask[h]);
+    }
+  }
+  for (std::int64_t group = 0; group < place.count; ++group) add_group<kEncoding>(panel[group], x[group], sums);
+  const bool biased = place.first + place.count == product.groups && product.bias != nullptr;
+  for (int h = 0; h < 2; ++h) {
+    const __m256 bias =
+        biased ? _mm256_maskload_ps(product.bias + place.tile * kTileRows + 8 * h, mask[h]) : _mm256_setzero_ps();
+    for (int t = 0; t < kTokens; ++t) {
+      if (biased) sums[t][h] = _mm256_add_ps(sums[t][h], bias);
+      _mm256_maskstore_ps(out + t * product.out_stride + 8 * h, mask[h], sums[t][h]);
+    }
+  }
+}
+
+/// `sweep` for a number of tokens known at run time.
+template <Encoding kEncoding, int kTerms, int kTokens = static_cast<int>(max_tile_tokens(kTerms))>
+void sweep_tokens(const PanelGroup* panel, const Product& product, const Place& place, std::int64_t token,
+                  std::int64_t tokens) {
+  if constexpr (kTokens > 0) {
+    if (tokens == kTokens) return sweep<kEncoding, kTokens, kTerms>(panel, product, place, token);
+    sweep_tokens<kEncoding, kTerms, kTokens - 1>(panel, product, place, token, tokens);
+  }
+}
+
+template <Encoding kEncoding>
+void unpack_panel(const Product& product, const Place& place, PanelGroup* panel) {
+  const Byte* params = product.weight + place.tile * tile_bytes(kEncoding, product.groups);
+  const Byte* codes = params + region_bytes(kEncoding, product.groups) + place.first * code_bytes(kEncoding);
+  for (std::int64_t group = 0; group < place.count; ++group, codes += code_bytes(kEncoding)) {
+    for (int line = 0; line < kEncoding.code_bits; ++line) {
+      _mm_prefetch(reinterpret_cast<const char*>(codes) + kAhead + 64 * line, _MM_HINT_T0);
+    }
+    unpack_scales<kEncoding>(params, place.first + group, panel[group]);
+    unpack_codes<kEncoding>(codes, panel[group].codes);
+  }
+}
+
+template <Encoding kEncoding, int kTerms>
+void run(const Product& product, std::int64_t begin, std::int64_t end) {
+  PanelGroup panel[kPanelGroups];
+  const std::int64_t panels = (product.groups + kPanelGroups - 1) / kPanelGroups;
+  const std::int64_t tiles = token_tiles(product.m, kTerms);
+  for (std::int64_t tile = begin; tile < end; ++tile) {
+    for (std::int64_t p = 0; p < panels; ++p) {
+      const std::int64_t first = p * product.groups / panels;
+      const Place place{tile, first, (p + 1) * product.groups / panels - first};
+      unpack_panel<kEncoding>(product, place, panel);
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const std::int64_t token = t * product.m / tiles;
+        sweep_tokens<kEncoding, kTerms>(panel, product, place, token, (t + 1) * product.m / tiles - token);
+      }
+    }
+  }
+}
+
+struct Entry {
+  Encoding encoding;
+  ProductKernel kernels[2];
+};
+
+template <Encoding kEncoding>
+constexpr Entry entry() {
+  return {kEncoding, {&run<kEncoding, 1>, &run<kEncoding, 2>}};
+}
+
+constexpr Entry kEntries[] = {entry<kQ4_0>(), entry<kQ4_1>(), entry<kQ5_0>(), entry<kQ5_1>(),
+                              entry<kQ8_0>(), entry<kQ4_K>(), entry<kQ5_K>(), entry<kQ6_K>()};
+
+}  // namespace
+
+ProductKernel product_avx2(const Encoding& encoding, int terms) {
+  for (const Entry& e : kEntries) {
+    if (e.encoding.params == encoding.params && e.encoding.code_bits == encoding.code_bits &&
+        e.encoding.offset_log2 == encoding.offset_log2) {
+      return e.kernels[terms - 1];
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace pagoda::kernels::int8_gemm
