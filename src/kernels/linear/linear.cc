@@ -1,5 +1,6 @@
 #include "kernels/linear/linear.h"
 
+#include "kernels/linear/cpu_gemm_f32.h"
 #include "kernels/linear/cpu_gemm_int8.h"
 #include "kernels/linear/cpu_generic.h"
 #include "kernels/linear/reference.h"
@@ -7,9 +8,16 @@
 namespace pagoda::kernels {
 
 std::span<const LinearKernel* const> linear_kernels() {
+  // The reference comes last: it serves another device than all before it.
   static constexpr std::array kAll = {
-      &kInt8Avx512Linear,  &kInt8Avx2Linear, &kGenericAvx512Linear,
-      &kGenericAvx2Linear, &kGenericLinear,  &kReferenceLinear,
+      &kInt8Avx512Linear,     // quantised formats
+      &kInt8Avx2Linear,       //
+      &kFloatAvx512Linear,    // f32, f16, bf16
+      &kFloatAvx2Linear,      //
+      &kGenericAvx512Linear,  // any format
+      &kGenericAvx2Linear,    //
+      &kGenericLinear,        //
+      &kReferenceLinear,
   };
   return kAll;
 }
