@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/check.h"
+
 namespace pagoda::io {
 
 static_assert(std::endian::native == std::endian::little, "GGUF numbers are read as they lie");
@@ -44,10 +46,9 @@ Status GgufCursor::read(std::span<std::byte> into) {
   return Ok{};
 }
 
-Status GgufCursor::skip(std::uint64_t bytes) {
-  if (bytes > left()) return truncated(bytes);
+void GgufCursor::skip(std::uint64_t bytes) {
+  PAGODA_CHECK(bytes <= left(), "{} of {}", bytes, left());
   offset_ += bytes;
-  return Ok{};
 }
 
 Status GgufCursor::fill() {

@@ -46,7 +46,8 @@ class GgufCursor {
   Result<std::string> string(ErrorCode code, std::string_view what, std::uint64_t most);
 
   Status read(std::span<std::byte> into);
-  Status skip(std::uint64_t bytes);
+  /// Past bytes of which `left()` has said that they are there.
+  void skip(std::uint64_t bytes);
   /// Back to an offset where the cursor has been.
   void rewind(std::uint64_t offset) { offset_ = offset; }
 

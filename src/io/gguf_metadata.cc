@@ -35,6 +35,8 @@ class MetadataReader {
     if (key.empty()) return cursor_.fail_here(ErrorCode::kGgufKeyName, "the name is empty");
     cursor_.set_part("key " + quoted(key));
     if (!is_utf8(key)) return cursor_.fail_here(ErrorCode::kGgufStringEncoding, "the name is not valid UTF-8");
+    if (has_control_characters(key))
+      return cursor_.fail_here(ErrorCode::kGgufKeyName, "the name has control characters");
     return key;
   }
 
@@ -127,7 +129,7 @@ class MetadataReader {
         return cursor_.fail_here(ErrorCode::kGgufStringLength, "string {} of an array claims {} bytes, but {} are left",
                                  i, length, cursor_.left());
       }
-      PAGODA_TRY(cursor_.skip(length));
+      cursor_.skip(length);
       bytes += length;
     }
     cursor_.rewind(begin);

@@ -71,6 +71,8 @@ Result<TensorEntry> read_tensor(GgufCursor& cursor, std::uint64_t alignment) {
   if (entry.name.empty()) return cursor.fail_here(ErrorCode::kGgufTensorName, "the name is empty");
   cursor.set_part("tensor " + quoted(entry.name));
   if (!is_utf8(entry.name)) return cursor.fail_here(ErrorCode::kGgufStringEncoding, "the name is not valid UTF-8");
+  if (has_control_characters(entry.name))
+    return cursor.fail_here(ErrorCode::kGgufTensorName, "the name has control characters");
   entry.shape = PAGODA_TRY(read_shape(cursor));
   entry.format = PAGODA_TRY(read_format(cursor));
   if (!entry.format->divides(entry.cols())) {

@@ -1,5 +1,6 @@
 #include "io/quoted.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/format.h"
@@ -42,6 +43,10 @@ bool is_utf8(std::string_view bytes) {
     at += length;
   }
   return true;
+}
+
+bool has_control_characters(std::string_view bytes) {
+  return std::ranges::any_of(bytes, [](char byte) { return static_cast<std::uint8_t>(byte) < 0x20 || byte == 0x7f; });
 }
 
 }  // namespace pagoda::io

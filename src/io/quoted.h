@@ -12,4 +12,7 @@ std::string quoted(std::string_view bytes);
 /// Whether the bytes are well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_utf8(std::string_view bytes);
 
+/// Whether a control character of ASCII is among the bytes.
+bool has_control_characters(std::string_view bytes);
+
 }  // namespace pagoda::io

@@ -1,7 +1,7 @@
 // Files that break one rule each, made from well-formed ones; the error has that rule's code.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <functional>
 
 #include "allocation_meter.h"
@@ -71,6 +71,8 @@ std::vector<Kind> key_kinds() {
       {"empty key name", E::kGgufKeyName, [](Draft& d, Random& r) { any_key(d, r).name.clear(); }},
       {"key name over 64 KiB", E::kGgufKeyName,
        [](Draft& d, Random& r) { any_key(d, r).name.assign(65536 + below(r, 9), 'k'); }},
+      {"key name with control characters", E::kGgufKeyName,
+       [](Draft& d, Random& r) { any_key(d, r).name += static_cast<char>(below(r, 32)); }},
       {"key name not UTF-8", E::kGgufStringEncoding,
        [](Draft& d, Random& r) {
          constexpr std::string_view bad[] = {"\xff",     "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
@@ -160,6 +162,8 @@ std::vector<Kind> tensor_kinds() {
       {"empty tensor name", E::kGgufTensorName, [](Draft& d, Random& r) { any_tensor(d, r).name.clear(); }},
       {"tensor name over 1 KiB", E::kGgufTensorName,
        [](Draft& d, Random& r) { any_tensor(d, r).name.assign(1025 + below(r, 99), 't'); }},
+      {"tensor name with control characters", E::kGgufTensorName,
+       [](Draft& d, Random& r) { any_tensor(d, r).name += "\x7f"; }},
       {"tensor name not UTF-8", E::kGgufStringEncoding, [](Draft& d, Random& r) { any_tensor(d, r).name += "\xfe"; }},
       {"huge tensor name", E::kGgufStringLength, [](Draft& d, Random& r) { any_tensor(d, r).name_length = huge(r); }},
       {"tensor twice", E::kGgufTensorDuplicate,
@@ -276,6 +280,18 @@ TEST(GgufMalformed, SentencesNameTheUnsupportedType) {
   EXPECT_NE(message.find("IQ2_XXS (number 16) is not supported; supported are f32 f16"), std::string::npos) << message;
 }
 
+TEST(GgufMalformed, SentencesForOldAndForeignFiles) {
+  Draft draft;
+  draft.version = 1;
+  EXPECT_EQ(read(draft.bytes()).error().message,
+            "test.gguf: the header at offset 8: it has version 1, of August 2023, with 32-bit counts; convert it to "
+            "version 3");
+  draft.version = 3u << 24;
+  EXPECT_EQ(read(draft.bytes()).error().message,
+            "test.gguf: the header at offset 8: it is written in big-endian byte order; only little-endian files are "
+            "read");
+}
+
 // Files on the right side of each rule.
 TEST(GgufMalformed, GoodControlsStillLoad) {
   using T = GgufType;
@@ -353,11 +369,11 @@ TEST(GgufMalformed, HugeCountsInTinyFiles) {
                                  with_value(T::kArray, array_value(T::kArray, 1, nested))};
     for (const std::string& file : files) {
       const AllocationMeter meter;
-      const auto start = std::chrono::steady_clock::now();
+      const std::clock_t start = std::clock();  // of this process: the machine may be busy
       EXPECT_FALSE(read(file).ok());
-      const auto taken = std::chrono::steady_clock::now() - start;
+      const std::clock_t taken = std::clock() - start;
       EXPECT_LT(meter.peak_bytes(), std::size_t{1} << 20);
-      EXPECT_LT(taken, std::chrono::milliseconds(10));
+      EXPECT_LT(taken, CLOCKS_PER_SEC / 100);
     }
   }
 }

@@ -59,6 +59,8 @@ TEST_F(OpenModel, NothingThere) {
   expect_refused(path("absent.gguf"), ErrorCode::kFileNotFound, sentence);
   fs::create_symlink(path("absent.gguf"), path("dangling"));
   expect_refused(path("dangling"), ErrorCode::kFileNotFound, sentence);
+  fs::create_symlink(path("circle"), path("circle"));
+  expect_refused(path("circle"), ErrorCode::kFileUnreadable, "cannot be examined: Too many levels of symbolic links");
   expect_refused("", ErrorCode::kFileNotFound, sentence);
   EXPECT_EQ(open_model(file("plain", "x") + "/model.gguf").error().code, ErrorCode::kFileNotFound);
 }
