@@ -117,7 +117,7 @@ struct Mask {
 template <class Narrow>
 [[gnu::always_inline]] inline Lanes load_first_narrow(const Narrow* p, std::int64_t count) {
   alignas(32) Narrow copy[16] = {};
-  for (std::int64_t i = 0; i < count; ++i) copy[i] = p[i];
+  for (std::int64_t i = 0; i < count && i < 16; ++i) copy[i] = p[i];
   return load(copy);
 }
 [[gnu::always_inline]] inline Lanes load_first(const Half* p, std::int64_t count) {

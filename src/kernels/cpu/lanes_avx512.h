@@ -84,7 +84,7 @@ struct Mask {
 [[gnu::always_inline]] inline Lanes select(Mask m, Lanes yes, Lanes no) {
   return {_mm512_mask_blend_ps(m.bits, no.v, yes.v)};
 }
-/// The first `count` (0 … 16) elements, zeros after them; memory behind them is not touched.
+/// The first `count` elements (at most 16), zeros after them; memory behind them is not touched.
 [[gnu::always_inline]] inline Lanes load_first(const float* p, std::int64_t count) {
   return {_mm512_maskz_loadu_ps(lanes_between(0, count).bits, p)};
 }

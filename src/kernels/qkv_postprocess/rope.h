@@ -40,7 +40,7 @@ struct RopeSpec {
   double attention_factor = 0;  ///< 0: derived from factor, mscale and mscale_all_dim
   double mscale = 0;            ///< 0: not given
   double mscale_all_dim = 0;
-  std::vector<double> frequency_divisors;  ///< one a pair, applied last (GGUF's rope_freqs); empty: none
+  std::vector<double> frequency_divisors = {};  ///< one a pair, applied last (GGUF's rope_freqs); empty: none
 
   bool operator==(const RopeSpec&) const = default;
 

@@ -1,0 +1,17 @@
+#include "kernels/cpu/lanes_portable.h"
+
+#include "kernels/attention/cpu_body.h"
+
+namespace pagoda::kernels {
+
+void attention_tiles_portable(const AttentionTileParams& params, device::HostRange range) {
+  attention_tiles(params, range);
+}
+void attention_partitions_portable(const AttentionPartitionParams& params, device::HostRange range) {
+  attention_partitions(params, range);
+}
+void attention_merge_portable(const AttentionMergeParams& params, device::HostRange range) {
+  attention_merge(params, range);
+}
+
+}  // namespace pagoda::kernels
