@@ -17,6 +17,6 @@ if [ ! -f $archive ]; then
     --dest models/downloads "llama-cpp-python==$version"
 fi
 echo "$sha256  $archive" | sha256sum --check --quiet
-tar --extract --gzip --file $archive --directory $target --strip-components 5 --wildcards \
+tar --extract --gzip --file $archive --directory $target --strip-components 4 --wildcards \
   "llama_cpp_python-$version/vendor/llama.cpp/models/ggml-vocab-*"
 touch $target/.complete
