@@ -4,44 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cstring>
-#include <fstream>
 #include <set>
 #include <vector>
 
+#include "fixtures/quant_golden.h"
 #include "quant/format.h"
 
 namespace pagoda::quant {
 namespace {
 
-struct Golden {
-  std::int64_t num_blocks = 0;
-  std::vector<std::byte> blocks;
-  std::vector<std::uint32_t> bits;  // of each element's value
-};
-
-Golden read_golden(const Format& format) {
-  Golden golden;
-  std::ifstream file(PAGODA_SOURCE_DIR "/tests/golden/quant/" + std::string(format.name) + ".bin", std::ios::binary);
-  std::uint32_t count = 0;
-  file.read(reinterpret_cast<char*>(&count), sizeof count);
-  if (!file) return golden;
-  golden.num_blocks = count;
-  golden.blocks.resize(static_cast<std::size_t>(count * format.block_bytes));
-  golden.bits.resize(static_cast<std::size_t>(count * format.block_elements));
-  file.read(reinterpret_cast<char*>(golden.blocks.data()), static_cast<std::streamsize>(golden.blocks.size()));
-  file.read(reinterpret_cast<char*>(golden.bits.data()), static_cast<std::streamsize>(golden.bits.size() * 4));
-  EXPECT_TRUE(file.good() && file.peek() == std::ifstream::traits_type::eof()) << format.name;
-  return golden;
-}
-
-/// Index of the first element whose bits differ; -1 if none does.
-std::int64_t first_difference(const std::vector<float>& values, const std::vector<std::uint32_t>& bits) {
-  for (std::size_t i = 0; i < bits.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(values[i]) != bits[i]) return static_cast<std::int64_t>(i);
-  }
-  return -1;
-}
+using fixtures::first_difference;
 
 std::vector<float> decode(const Format& format, const std::vector<std::byte>& blocks, std::int64_t cols) {
   std::vector<float> values(static_cast<std::size_t>(cols));
@@ -53,7 +25,7 @@ TEST(Formats, DecodeLikeTheReferenceBitForBit) {
   int compared = 0;
   for (const Format* format : all_formats()) {
     if (format->name == "f32") continue;  // its bytes are its values
-    const Golden golden = read_golden(*format);
+    const auto golden = fixtures::read_quant_golden(*format);
     ASSERT_GT(golden.num_blocks, 10) << "no golden file for " << format->name;
     const auto values = decode(*format, golden.blocks, golden.num_blocks * format->block_elements);
     const std::int64_t at = first_difference(values, golden.bits);
@@ -68,7 +40,7 @@ TEST(Formats, DecodeLikeTheReferenceBitForBit) {
 TEST(Formats, GoldenComparisonSeesEveryBitOfABlock) {
   for (const Format* format : all_formats()) {
     if (format->name == "f32") continue;
-    const Golden golden = read_golden(*format);
+    const auto golden = fixtures::read_quant_golden(*format);
     std::set<std::size_t> blind;
     for (std::size_t bit = 0; bit < static_cast<std::size_t>(format->block_bytes) * 8; ++bit) blind.insert(bit);
     for (std::int64_t block = 0; block < golden.num_blocks && !blind.empty(); ++block) {
@@ -99,7 +71,7 @@ TEST(Formats, NibblesOfHalvesNotOfNeighbours) {
   };
   for (const char* name : {"q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4"}) {
     const Format& format = *find_format(name);
-    const Golden golden = read_golden(format);
+    const auto golden = fixtures::read_quant_golden(format);
     const auto codes = static_cast<std::size_t>(format.block_bytes - 16);
     const std::int64_t last = golden.num_blocks - 1;  // its scale is a random finite number
     const auto* begin = golden.blocks.data() + last * format.block_bytes;
