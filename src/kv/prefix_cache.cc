@@ -36,10 +36,11 @@ PrefixCache::PrefixCache(std::span<const GroupConfig> groups)
   }
 }
 
-std::int32_t& PrefixCache::bucket(const Digest& key) {
+/// The key is a hash already: any of its bits will do.
+std::size_t PrefixCache::bucket_of(const Digest& key) const {
   std::uint64_t bits = 0;
   std::memcpy(&bits, key.data(), sizeof bits);
-  return buckets_[bits & (buckets_.size() - 1)];
+  return bits & (buckets_.size() - 1);
 }
 
 std::span<BlockId> PrefixCache::blocks_of(std::int32_t entry) {
@@ -55,7 +56,7 @@ std::span<const std::int32_t> PrefixCache::tokens_of(std::int32_t entry) const {
 }
 
 std::int32_t PrefixCache::lookup(const Digest& key) const {
-  std::int32_t entry = const_cast<PrefixCache*>(this)->bucket(key);
+  std::int32_t entry = buckets_[bucket_of(key)];
   while (entry != kNoEntry && entries_[static_cast<std::size_t>(entry)].key != key) {
     entry = entries_[static_cast<std::size_t>(entry)].next;
   }
@@ -78,8 +79,8 @@ std::int32_t PrefixCache::insert(const Digest& key, const Digest& parent, std::s
                tokens.size());
   Entry& record = entries_[static_cast<std::size_t>(entry)];
   unused_ = record.next;
-  record = Entry{.key = key, .parent = parent, .next = bucket(key), .used = true};
-  bucket(key) = entry;
+  record = Entry{.key = key, .parent = parent, .next = buckets_[bucket_of(key)], .used = true};
+  buckets_[bucket_of(key)] = entry;
   std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(entry) * std::ssize(tokens));
   ++size_;
   return entry;
@@ -124,7 +125,7 @@ void PrefixCache::drop_block(std::int32_t entry, std::size_t group, std::span<Bl
 
 void PrefixCache::erase(std::int32_t entry) {
   Entry& record = entries_[static_cast<std::size_t>(entry)];
-  std::int32_t* link = &bucket(record.key);
+  std::int32_t* link = &buckets_[bucket_of(record.key)];
   while (*link != entry) link = &entries_[static_cast<std::size_t>(*link)].next;
   *link = record.next;
   record = Entry{.key = {}, .parent = {}, .next = unused_, .used = false};

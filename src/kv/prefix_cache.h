@@ -52,7 +52,7 @@ class PrefixCache {
   std::int32_t insert(const Digest& key, const Digest& parent, std::span<const std::int32_t> tokens);
   void drop_block(std::int32_t entry, std::size_t group, std::span<BlockPool> pools);
   void erase(std::int32_t entry);
-  std::int32_t& bucket(const Digest& key);
+  std::size_t bucket_of(const Digest& key) const;
   std::span<BlockId> blocks_of(std::int32_t entry);
   std::span<const BlockId> blocks_of(std::int32_t entry) const;
   std::span<const std::int32_t> tokens_of(std::int32_t entry) const;
