@@ -1,4 +1,4 @@
-#include "arguments.h"
+#include "apps/arguments.h"
 
 #include <CLI/CLI.hpp>
 #include <charconv>

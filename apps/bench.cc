@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/commands.h"
+#include "apps/json.h"
 #include "base/result.h"
-#include "commands.h"
-#include "json.h"
 
 namespace pagoda::apps {
 namespace {

@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <iostream>
 
+#include "apps/commands.h"
+#include "apps/interrupt.h"
+#include "apps/terminal.h"
 #include "base/result.h"
-#include "commands.h"
-#include "interrupt.h"
 #include "pagoda/session.h"
-#include "terminal.h"
 
 namespace pagoda::apps {
 namespace {

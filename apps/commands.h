@@ -1,7 +1,7 @@
 // The program's commands. Each prints its result on stdout and returns the error that main prints.
 #pragma once
 
-#include "arguments.h"
+#include "apps/arguments.h"
 
 namespace pagoda::apps {
 

@@ -2,9 +2,9 @@
 
 #include <cstdio>
 
+#include "apps/commands.h"
+#include "apps/json.h"
 #include "base/result.h"
-#include "commands.h"
-#include "json.h"
 
 namespace pagoda::apps {
 namespace {

@@ -1,4 +1,4 @@
-#include "interrupt.h"
+#include "apps/interrupt.h"
 
 #include <poll.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
-#include "json.h"
+#include "apps/json.h"
 
 #include <nlohmann/json.hpp>
 
+#include "apps/terminal.h"
 #include "base/result.h"
-#include "terminal.h"
 
 namespace pagoda::apps {
 namespace {

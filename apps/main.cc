@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "commands.h"
+#include "apps/commands.h"
 
 namespace pagoda::apps {
 namespace {

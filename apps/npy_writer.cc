@@ -1,4 +1,4 @@
-#include "npy_writer.h"
+#include "apps/npy_writer.h"
 
 #include <unistd.h>
 

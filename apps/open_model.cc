@@ -1,9 +1,9 @@
 #include <cstdio>
 
+#include "apps/commands.h"
+#include "apps/terminal.h"
 #include "base/file.h"
 #include "base/result.h"
-#include "commands.h"
-#include "terminal.h"
 
 namespace pagoda::apps {
 namespace {

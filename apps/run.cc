@@ -1,11 +1,11 @@
 #include <cstdio>
 
+#include "apps/commands.h"
+#include "apps/interrupt.h"
+#include "apps/json.h"
+#include "apps/terminal.h"
 #include "base/file.h"
 #include "base/result.h"
-#include "commands.h"
-#include "interrupt.h"
-#include "json.h"
-#include "terminal.h"
 
 namespace pagoda::apps {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <cstdio>
 
+#include "apps/commands.h"
+#include "apps/json.h"
+#include "apps/npy_writer.h"
 #include "base/file.h"
 #include "base/result.h"
-#include "commands.h"
-#include "json.h"
-#include "npy_writer.h"
 
 namespace pagoda::apps {
 namespace {

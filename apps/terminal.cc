@@ -1,4 +1,4 @@
-#include "terminal.h"
+#include "apps/terminal.h"
 
 #include <unistd.h>
 

@@ -1,10 +1,10 @@
 // What needs a model's header only: tokenize, detokenize, render.
 #include <cstdio>
 
+#include "apps/commands.h"
+#include "apps/json.h"
 #include "base/file.h"
 #include "base/result.h"
-#include "commands.h"
-#include "json.h"
 
 namespace pagoda::apps {
 namespace {

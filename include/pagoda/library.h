@@ -23,25 +23,25 @@ struct LibraryOptions {
   /// Worker threads of each model on the CPU, the engine's own thread among them; 0: as many as this process may use.
   int threads = 0;
   /// "portable", "avx2", "avx512" or "avx512_bf16" forces a set of CPU instructions; empty: the best there is.
-  std::string cpu_isa;
+  std::string cpu_isa{};
   /// Where compiled device kernels are kept, in a folder of the user's own; empty: they are not kept.
-  std::string cache_folder;
+  std::string cache_folder{};
   /// Empty: silence.
-  LogSink log;
+  LogSink log{};
 };
 
 /// A device that models can run on.
 struct DeviceInfo {
-  std::string id;            ///< as ModelOptions::device takes it: "cpu", "reference"
-  std::string name;          ///< of the processor, as it calls itself
-  std::string instructions;  ///< the CPU instruction set in use; empty for others
+  std::string id{};            ///< as ModelOptions::device takes it: "cpu", "reference"
+  std::string name{};          ///< of the processor, as it calls itself
+  std::string instructions{};  ///< the CPU instruction set in use; empty for others
   std::int64_t memory_bytes = 0;
 };
 
 /// What one open model takes, for the ledger.
 struct ModelMemory {
-  std::string path;
-  std::string device;
+  std::string path{};
+  std::string device{};
   std::int64_t weight_bytes = 0;
   std::int64_t cache_bytes = 0;
   std::int64_t workspace_bytes = 0;

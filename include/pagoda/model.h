@@ -33,28 +33,28 @@ struct ModelOptions {
   bool deterministic = false;  ///< GPU only: a row's bits never depend on its batch. The CPU is always so
 
   /// Tokens of one sequence at most, prompt and answer; none: what the model was made for, or less if memory is short.
-  std::optional<std::int64_t> context;
+  std::optional<std::int64_t> context{};
   std::string kv_dtype = "auto";  ///< "auto", "f16", "bf16" or "fp8_e4m3"
   /// The size of the KV cache over all sequences, in tokens or in bytes (not both); none: room for one full context.
-  std::optional<std::int64_t> kv_tokens;
-  std::optional<std::int64_t> kv_bytes;
-  std::int64_t block_size = 16;               ///< tokens a block: a power of two from 8 to 256
-  std::optional<std::int64_t> prefill_chunk;  ///< prompt tokens a step at most, ≥ 1
-  std::int64_t max_running = 16;              ///< sequences that run at once, in [1, 1024]
-  std::int64_t max_queued = 1024;             ///< requests that wait; one more is kQueueFull
+  std::optional<std::int64_t> kv_tokens{};
+  std::optional<std::int64_t> kv_bytes{};
+  std::int64_t block_size = 16;                 ///< tokens a block: a power of two from 8 to 256
+  std::optional<std::int64_t> prefill_chunk{};  ///< prompt tokens a step at most, ≥ 1
+  std::int64_t max_running = 16;                ///< sequences that run at once, in [1, 1024]
+  std::int64_t max_queued = 1024;               ///< requests that wait; one more is kQueueFull
 
-  std::vector<std::string> ignore_keys;      ///< configuration keys of the file to pass over, by name
-  std::optional<std::string> chat_template;  ///< Jinja text that replaces the file's own template
-  bool weights = true;                       ///< false: header and tokenizer only; enough to tokenize and render
-  ProgressSink progress;                     ///< called while the model opens
+  std::vector<std::string> ignore_keys{};      ///< configuration keys of the file to pass over, by name
+  std::optional<std::string> chat_template{};  ///< Jinja text that replaces the file's own template
+  bool weights = true;                         ///< false: header and tokenizer only; enough to tokenize and render
+  ProgressSink progress{};                     ///< called while the model opens
 };
 
 /// What a model is and how it runs here.
 struct ModelInfo {
-  std::string path;
-  std::string name;          ///< the file's or folder's name without its ending
-  std::string architecture;  ///< as the file calls it
-  std::string format;        ///< the weights' format: that of most bytes
+  std::string path{};
+  std::string name{};          ///< the file's or folder's name without its ending
+  std::string architecture{};  ///< as the file calls it
+  std::string format{};        ///< the weights' format: that of most bytes
   std::int64_t file_bytes = 0;
   std::int64_t num_parameters = 0;
   std::int64_t vocabulary = 0;
@@ -62,15 +62,15 @@ struct ModelInfo {
   std::int64_t hidden_size = 0;
   std::int64_t trained_context = 0;  ///< the context that the model was made for
   bool has_chat_template = false;
-  std::vector<std::string> ignored_keys;  ///< of ModelOptions::ignore_keys, those that the file has
+  std::vector<std::string> ignored_keys{};  ///< of ModelOptions::ignore_keys, those that the file has
 
   // The rest is filled only if the weights were loaded.
-  std::string device;       ///< "cpu" or "reference"
-  std::string device_name;  ///< the processor's own name
+  std::string device{};       ///< "cpu" or "reference"
+  std::string device_name{};  ///< the processor's own name
   Precision precision = Precision::kStandard;
   std::int32_t threads = 0;
   std::int64_t context = 0;  ///< tokens of one sequence at most
-  std::string kv_dtype;
+  std::string kv_dtype{};
   std::int64_t kv_tokens = 0;  ///< of all sequences together
   std::int64_t kv_bytes = 0;
   std::int64_t block_size = 0;
