@@ -146,7 +146,7 @@ Value slice_text(Machine& machine, const Text& text, const Range& range) {
 
 Value get_attribute(Machine& machine, const Value& owner, std::string_view name) {
   machine.step();
-  if (owner.is(Kind::kUndefined)) raise_undefined(owner);
+  if (owner.is(Kind::kUndefined) && !among(kDunders, name)) raise_undefined(owner);
   const Value attribute = python_attribute(machine, owner, name);
   if (!attribute.is(Kind::kMissing)) return attribute;
   if (owner.is(Kind::kDict)) {

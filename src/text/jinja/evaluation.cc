@@ -149,11 +149,12 @@ Value Interpreter::compare(const Expr& node, Scope& scope) {
 }
 
 Value Interpreter::filtered(const Expr& node, const Value& value, Scope& scope) {
-  const Value input = node.items[0] && node.items[0]->kind == ExprKind::kFilter && value.is(Kind::kMissing)
-                          ? evaluate(*node.items[0], scope)
-                          : value;
   if (node.builtin == nullptr) raise("No filter named {} found.", string_repr(node.name));
-  return run_builtin(*this, *node.builtin, input, arguments_of(node.arguments, scope));
+  return run_builtin(*this, *node.builtin, value, arguments_of(node.arguments, scope));
+}
+
+Value Interpreter::filter_block(const Expr& node, const Value& captured, Scope& scope) {
+  return filtered(node, node.items[0] ? filter_block(*node.items[0], captured, scope) : captured, scope);
 }
 
 Arguments Interpreter::arguments_of(const CallArguments& arguments, Scope& scope) {

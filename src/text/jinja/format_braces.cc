@@ -40,6 +40,7 @@ bool is_align(char c) { return c == '<' || c == '>' || c == '=' || c == '^'; }
 Spec parse_spec(std::string_view text, const Value& value) {
   Spec spec;
   std::size_t at = 0;
+  bool filled = false;
   if (!text.empty()) {
     std::size_t second = 0;
     next_char(text, second);
@@ -47,6 +48,7 @@ Spec parse_spec(std::string_view text, const Value& value) {
       spec.fill = text.substr(0, second);
       spec.align = text[second];
       at = second + 1;
+      filled = true;
     } else if (is_align(text[0])) {
       spec.align = text[at++];
     }
@@ -58,10 +60,8 @@ Spec parse_spec(std::string_view text, const Value& value) {
   if (have("#")) spec.alternate = text[at++] != 0;
   if (have("0")) {
     ++at;
-    if (spec.align == 0) {
-      spec.fill = "0";
-      if (!value.is(Kind::kString)) spec.align = '=';
-    }
+    if (!filled) spec.fill = "0";
+    if (spec.align == 0 && !value.is(Kind::kString)) spec.align = '=';
   }
   spec.width = read_number(text, at);
   if (have(",_")) spec.grouping = text[at++];
@@ -153,7 +153,7 @@ class BraceFormatter {
       numbering_ = automatic ? 1 : 2;
       const auto index = static_cast<std::size_t>(automatic ? next_++ : read_number(name, at));
       if (index >= arguments_.positional.size()) {
-        raise("Replacement index {} out of range for positional args tuple", index);
+        raise("tuple index out of range");
       }
       return arguments_.positional[index];
     }

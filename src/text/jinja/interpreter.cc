@@ -59,7 +59,7 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, Scope& scope, TextBuild
   step();
   switch (stmt.kind) {
     case StmtKind::kOutput:
-      for (const auto& expr : stmt.exprs) print_str(*this, out, evaluate(*expr, scope));
+      for (const auto& expr : stmt.exprs) print_value(*expr, scope, out);
       return Flow::kNormal;
     case StmtKind::kIf:
       return run_if(stmt, scope, out);
@@ -90,6 +90,15 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, Scope& scope, TextBuild
       raise("{}", stmt.name);
   }
   return Flow::kNormal;
+}
+
+void Interpreter::print_value(const Expr& expr, Scope& scope, TextBuilder& out) {
+  try {
+    print_str(*this, out, evaluate(expr, scope));
+  } catch (Fault& fault) {
+    if (fault.line == 0) fault.line = expr.line;
+    throw;
+  }
 }
 
 Interpreter::Flow Interpreter::run_if(const Stmt& stmt, Scope& scope, TextBuilder& out) {
@@ -159,7 +168,7 @@ Interpreter::Flow Interpreter::run_captured(const Stmt& stmt, Scope& scope, Text
   if (flow != Flow::kNormal) return flow;
   Value value = captured.build();
   const Expr* filter = stmt.exprs[stmt.kind == StmtKind::kSetBlock ? 1 : 0].get();
-  if (filter != nullptr) value = filtered(*filter, value, inside);
+  if (filter != nullptr) value = filter_block(*filter, value, inside);
   if (stmt.kind == StmtKind::kFilterBlock) {
     print_str(*this, out, value);
   } else {

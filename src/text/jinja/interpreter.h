@@ -61,6 +61,7 @@ class Interpreter final : public Machine {
   // Statements (interpreter.cc).
   Flow execute(const Body& body, Scope& scope, TextBuilder& out);
   Flow execute(const Stmt& stmt, Scope& scope, TextBuilder& out);
+  void print_value(const Expr& expr, Scope& scope, TextBuilder& out);
   Flow run_if(const Stmt& stmt, Scope& scope, TextBuilder& out);
   Flow run_for(const Stmt& stmt, Scope& scope, const Value& iterable, std::int64_t depth0, TextBuilder& out);
   Flow run_captured(const Stmt& stmt, Scope& scope, TextBuilder& out);
@@ -81,6 +82,8 @@ class Interpreter final : public Machine {
   Value dict_of(const Expr& node, Scope& scope);
   Value conditional(const Expr& node, Scope& scope);
   Value filtered(const Expr& node, const Value& value, Scope& scope);
+  /// A chain of filters whose innermost has no value of its own but takes what a block captured.
+  Value filter_block(const Expr& node, const Value& captured, Scope& scope);
   Arguments arguments_of(const CallArguments& arguments, Scope& scope);
   std::vector<Value> all_of(const std::vector<ExprPtr>& nodes, Scope& scope);
 

@@ -114,7 +114,7 @@ Value run_builtin(Machine& machine, const Builtin& builtin, const Value& self, c
   }
   for (int i = 0; i < builtin.required; ++i) {
     if (call.a[i].is(Kind::kMissing)) {
-      raise("{}() missing required argument '{}' (pos {})", builtin.name, names[i], i + 1);
+      raise("{}() missing 1 required positional argument: '{}'", builtin.name, names[i]);
     }
   }
   return builtin.run(call);

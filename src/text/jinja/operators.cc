@@ -167,13 +167,15 @@ std::int64_t checked_int(std::optional<std::int64_t> value) {
   return *value;
 }
 
-void raise_undefined(const Value& undefined) {
+std::string undefined_words(const Value& undefined) {
   const auto& it = undefined.as<Undefined>();
-  if (!it.hint.empty()) raise("{}", it.hint);
-  if (it.owner.is(Kind::kMissing)) raise("{} is undefined", repr_of(it.name));
-  if (!it.name.is(Kind::kString)) raise("{} has no element {}", describe_type(it.owner), repr_of(it.name));
-  raise("'{}' has no attribute {}", describe_type(it.owner), repr_of(it.name));
+  if (!it.hint.empty()) return it.hint;
+  if (it.owner.is(Kind::kMissing)) return repr_of(it.name) + " is undefined";
+  if (!it.name.is(Kind::kString)) return describe_type(it.owner) + " has no element " + repr_of(it.name);
+  return "'" + describe_type(it.owner) + "' has no attribute " + repr_of(it.name);
 }
+
+void raise_undefined(const Value& undefined) { raise("{}", undefined_words(undefined)); }
 
 std::string describe_type(const Value& value) {
   switch (value.kind()) {

@@ -13,6 +13,7 @@
 namespace pagoda::text::jinja {
 
 /// What an Undefined says when it is used.
+std::string undefined_words(const Value& undefined);
 [[noreturn]] void raise_undefined(const Value& undefined);
 /// jinja2's description of an object in messages: `dict object`, `None`, `jinja2.runtime.Macro object`.
 std::string describe_type(const Value& value);

@@ -200,9 +200,9 @@ std::unique_ptr<Stmt> Parser::statement() {
 std::unique_ptr<Stmt> Parser::parse_for() {
   auto stmt = make_stmt(StmtKind::kFor, next().line);
   ++for_depth_;
-  stmt->exprs.push_back(assign_target(false, false, "in"));
+  stmt->exprs.push_back(assign_target(false, false));
   expect_name("in");
-  stmt->exprs.push_back(tuple({.with_cond = false, .end_rule = "recursive"}));
+  stmt->exprs.push_back(tuple({.with_cond = false}));
   stmt->exprs.push_back(skip_name("if") ? expression() : nullptr);
   stmt->recursive = skip_name("recursive");
   {
@@ -362,10 +362,15 @@ std::unique_ptr<Stmt> Parser::parse_refused() {
   const Token tag = next();
   auto stmt = make_stmt(StmtKind::kRefused, tag.line);
   stmt->name = "no loader for this environment specified";
-  expression();
+  const ExprPtr subject = expression();
   if (tag.text == "autoescape") {
     stmt->name = "autoescape blocks are not supported in chat templates";
-    inner_statements({"endautoescape"});
+    Body body = inner_statements({"endautoescape"});
+    if (subject->kind == ExprKind::kConst && subject->constant.is(Kind::kBool) && !subject->constant.as_bool()) {
+      stmt->kind = StmtKind::kScope;
+      stmt->bodies.push_back(std::move(body));
+    }
+    return stmt;
   }
   while (current().kind == TokenKind::kName || current().is_op(",")) next();  // as x, ignore missing, with context
   return stmt;
@@ -391,10 +396,10 @@ void Parser::check_target(const Expr& target) {
   }
 }
 
-ExprPtr Parser::assign_target(bool name_only, bool with_namespace, std::string_view end_rule) {
+ExprPtr Parser::assign_target(bool name_only, bool with_namespace) {
   if (name_only) return make_name(expect_name());
   const std::set<int> loaded = program_.loaded;  // the names of a target are not read
-  ExprPtr target = tuple({.simplified = true, .end_rule = end_rule, .with_namespace = with_namespace});
+  ExprPtr target = tuple({.simplified = true, .with_namespace = with_namespace});
   program_.loaded = loaded;
   check_target(*target);
   return target;

@@ -40,7 +40,7 @@ class Parser {
   void parse_signature(Stmt& stmt);
   void parse_macro_body(Stmt& stmt, std::string_view end_tag);
   Body inner_statements(const EndTags& end_tags, bool drop_needle = true);
-  ExprPtr assign_target(bool name_only, bool with_namespace, std::string_view end_rule = {});
+  ExprPtr assign_target(bool name_only, bool with_namespace);
   void check_target(const Expr& target);
   [[noreturn]] void fail_tag(const std::string* unknown, int line);
 
@@ -60,7 +60,6 @@ class Parser {
   struct TupleRules {
     bool simplified = false;
     bool with_cond = true;
-    std::string_view end_rule = {};
     bool parentheses = false;
     bool with_namespace = false;
   };

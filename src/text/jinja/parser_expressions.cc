@@ -215,8 +215,7 @@ ExprPtr Parser::tuple(const TupleRules& rules) {
   while (true) {
     if (!items.empty()) expect_op(",");
     const Token& token = current();
-    if (token.kind == TokenKind::kVariableEnd || token.kind == TokenKind::kBlockEnd || token.is_op(")") ||
-        (!rules.end_rule.empty() && token.is_name(rules.end_rule))) {
+    if (token.kind == TokenKind::kVariableEnd || token.kind == TokenKind::kBlockEnd || token.is_op(")")) {
       break;
     }
     items.push_back(rules.simplified ? primary(rules.with_namespace) : expression(rules.with_cond));

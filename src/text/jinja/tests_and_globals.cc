@@ -247,8 +247,8 @@ const Builtin* find_in(std::span<const Builtin> table, std::string_view name) {
 }
 
 [[noreturn]] void unknown(std::string_view what, const Value& name) {
-  raise("No {} named {}.{}", what, repr_of(name),
-        name.is(Kind::kUndefined) ? " Did you forget to quote the callable name?" : "");
+  if (!name.is(Kind::kUndefined)) raise("No {} named {}.", what, repr_of(name));
+  raise("No {} named Undefined. ({}; did you forget to quote the callable name?)", what, undefined_words(name));
 }
 
 }  // namespace

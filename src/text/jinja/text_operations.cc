@@ -82,7 +82,8 @@ Value text_strip(Machine& machine, const Text& text, const Value& chars, bool le
   std::u32string set;
   const bool spaces = !given_and_not_none(chars);
   if (!spaces) {
-    const std::string& bytes = text_argument(chars, "strip arg").bytes;
+    if (!chars.is(Kind::kString)) raise("strip arg must be None or str");
+    const std::string& bytes = chars.bytes();
     for (std::size_t pos = 0; pos < bytes.size();) set += next_char(bytes, pos);
   }
   const auto strips = [&](char32_t c) { return spaces ? is_space(c) : set.find(c) != std::u32string::npos; };
