@@ -30,16 +30,18 @@ std::unique_ptr<const text::Tokenizer> open_tokenizer(const std::string& file) {
 }
 
 struct Golden {
-  std::string name;
-  std::string file;
+  const char* name;
+  const char* file;
 };
+
+void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
 
 class TokenizerGolden : public testing::TestWithParam<Golden> {};
 
 TEST_P(TokenizerGolden, IdsEqualTheReferences) {
   const auto tokenizer = open_tokenizer(GetParam().file);
   ASSERT_NE(tokenizer, nullptr);
-  std::ifstream lines(kRoot + "/tests/golden/tokenizer/" + GetParam().name + ".jsonl");
+  std::ifstream lines(kRoot + "/tests/golden/tokenizer/" + std::string(GetParam().name) + ".jsonl");
   int count = 0;
   int with_marks = 0;
   for (std::string line; std::getline(lines, line); ++count) {
@@ -48,7 +50,8 @@ TEST_P(TokenizerGolden, IdsEqualTheReferences) {
     const auto expected = object.at("ids").get<std::vector<std::int32_t>>();
     const auto ids = tokenizer->encode(text).value();
     ASSERT_EQ(ids, expected) << line;
-    ASSERT_EQ(tokenizer->decode(ids, false), text);
+    const auto decoded = object.value("decoded", text);
+    ASSERT_EQ(tokenizer->decode(ids, false), decoded);
 
     const bool has_marks = object.contains("special");
     with_marks += has_marks ? 1 : 0;
@@ -58,7 +61,8 @@ TEST_P(TokenizerGolden, IdsEqualTheReferences) {
     text::StreamDecoder decoder(*tokenizer, false);
     std::string streamed;
     for (const std::int32_t id : ids) streamed += decoder.push(id);
-    ASSERT_EQ(streamed + decoder.finish(), text);
+    streamed += decoder.finish();
+    ASSERT_EQ(streamed, decoded);
   }
   EXPECT_GT(count, 1000);
   EXPECT_GT(with_marks, 5);
@@ -82,7 +86,7 @@ TEST_P(TokenizerGolden, AMegabyteOfOneCharacter) {
 INSTANTIATE_TEST_SUITE_P(Models, TokenizerGolden,
                          testing::Values(Golden{"smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"},
                                          Golden{"gemma3", "gemma-3-270m-q4_k_m.gguf"}),
-                         [](const auto& param) { return param.param.name; });
+                         [](const auto& param) { return std::string(param.param.name); });
 
 TEST(TokenizerFacts, SmolLm2) {
   const auto tokenizer = open_tokenizer("SmolLM2-135M-Instruct.Q4_1.gguf");
