@@ -39,7 +39,7 @@ CLI::Validator number(double least, bool open, double most = HUGE_VAL) {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool read = error == std::errc{} && end == text.data() + text.size() && std::isfinite(value);
         if (read && (open ? value > least : value >= least) && value <= most) return {};
-        const std::string range = pagoda::format("{} {}", open ? "over" : "at least", least);
+        const std::string range = pagoda::format("{} {}", open ? "over" : "of at least", least);
         if (most == HUGE_VAL) return pagoda::format("must be a number {}, not \"{}\"", range, text);
         return pagoda::format("must be a number {} and at most {}, not \"{}\"", range, most, text);
       },

@@ -78,7 +78,8 @@ Status run(const Arguments& arguments) {
     std::printf("%s\n", run_to_json(model.info(), answer).c_str());
   } else {
     std::fflush(stdout);
-    std::fprintf(stderr, "%s\n", figures_line(model.info(), answer.usage, choice.timings).c_str());
+    std::fprintf(stderr, "%s, seed %llu\n", figures_line(model.info(), answer.usage, choice.timings).c_str(),
+                 static_cast<unsigned long long>(answer.seed));
   }
   return Ok{};
 }

@@ -1,0 +1,152 @@
+// What the program refuses, and how it says so.
+#include <gtest/gtest.h>
+
+#include "fixtures/gguf_writer.h"
+#include "program.h"
+
+namespace pagoda::cli {
+namespace {
+
+const std::string kModel = PAGODA_SOURCE_DIR "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// One sentence on stderr, nothing on stdout.
+void expect_refused(const std::vector<std::string>& arguments, int code, const std::string& word = {}) {
+  const Outcome outcome = run(arguments);
+  std::string line = outcome.err;
+  // The one line that --device auto prints may come before.
+  if (line.starts_with("pagoda: running on the CPU")) line = line.substr(line.find('\n') + 1);
+  const std::string shown = arguments.empty() ? "" : arguments.back();
+  EXPECT_EQ(outcome.code, code) << shown << ": " << outcome.err;
+  EXPECT_EQ(outcome.out, "") << shown;
+  EXPECT_TRUE(line.starts_with("pagoda: error: ")) << outcome.err;
+  EXPECT_EQ(std::ranges::count(line, '\n'), 1) << outcome.err;
+  EXPECT_NE(line.find(word), std::string::npos) << outcome.err;
+}
+
+TEST(UsageTest, HelpAndVersionEverywhere) {
+  EXPECT_TRUE(run({"--version"}).out.starts_with("pagoda 0."));
+  EXPECT_EQ(run({"--help"}).code, 0);
+  for (const char* command : {"run", "chat", "tokenize", "detokenize", "render", "score", "inspect", "bench"}) {
+    const Outcome help = run({command, "--help"});
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_NE(help.out.find("MODEL"), std::string::npos) << command;
+    const Outcome version = run({command, "--version"});
+    EXPECT_EQ(version.code, 0);
+    EXPECT_TRUE(version.out.starts_with("pagoda 0.")) << version.out;
+    EXPECT_NE(run({"--help"}).out.find(command), std::string::npos);
+  }
+}
+
+// The list of the issue, as it stands there.
+TEST(UsageTest, BadInput) {
+  const Folder folder;
+  const std::string whole = read_file(kModel);
+  ASSERT_GT(whole.size(), 1000000u) << "make model brings it";
+  fixtures::GgufWriter unknown;
+  unknown.set("general.architecture", "frogmouth");
+  const std::string text = folder.write("text.gguf", "Once upon a time there was a text.\n");
+  const std::string empty = folder.write("empty.gguf", "");
+  const std::string cut = folder.write("cut.gguf", whole.substr(0, 3000000));
+  const std::string strange = folder.write("strange.gguf", unknown.bytes());
+  const std::size_t entries = folder.entries();
+  for (const char* command : {"run", "score", "tokenize", "inspect", "bench"}) {
+    const auto with = [&](const std::string& model) {
+      std::vector<std::string> arguments = {command, model};
+      if (command == std::string("run") || command == std::string("tokenize")) arguments.push_back("hello");
+      if (command == std::string("score")) arguments.insert(arguments.end(), {"--tokens", "1,2"});
+      return arguments;
+    };
+    expect_refused(with(text), 3, "text.gguf");
+    expect_refused(with(empty), 3, "empty.gguf");
+    expect_refused(with(folder.file("")), 3);
+    expect_refused(with(cut), 3, "cut.gguf");
+    expect_refused(with(strange), 3, "frogmouth");
+    expect_refused(with(folder.file("missing.gguf")), 3, "missing.gguf");
+  }
+  EXPECT_EQ(folder.entries(), entries) << "nothing is left behind";
+}
+
+TEST(UsageTest, APromptOverTheContext) {
+  expect_refused({"run", kModel, "a b c d e f g h i j k l m n o p", "--raw", "--ctx", "10"}, 1, "context of 10");
+}
+
+TEST(UsageTest, ArgumentsOutOfRange) {
+  const std::vector<std::vector<std::string>> lines = {
+      {"--temperature", "-1"},
+      {"--temperature", "nan"},
+      {"--temperature", "hot"},
+      {"--ctx", "0"},
+      {"--ctx", "-5"},
+      {"--ctx", "1.5"},
+      {"--threads", "0"},
+      {"--block-size", "12"},
+      {"--block-size", "512"},
+      {"--repetition-penalty", "0"},
+      {"--top-p", "0"},
+      {"--top-p", "1.01"},
+      {"--min-p", "2"},
+      {"--top-k", "-1"},
+      {"--max-tokens", "-1"},
+      {"--prefill-chunk", "0"},
+      {"--device", "tpu"},
+      {"--device", "cuda:x"},
+      {"--kv-dtype", "q8"},
+      {"--cpu", "sse"},
+      {"--precision", "low"},
+      {"--kv-tokens", "0"},
+      {"--seed", "many"},
+      {"--stop", ""},
+      {"--frobnicate"},
+      {"--kv-tokens", "64", "--kv-bytes", "4096"},
+      {"--deterministic", "--device", "cpu"},
+  };
+  for (const auto& flags : lines) {
+    // No such file: the arguments are judged before anything is opened.
+    std::vector<std::string> arguments = {"run", "/nowhere.gguf", "hello"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    expect_refused(arguments, 2, flags[0]);
+  }
+}
+
+TEST(UsageTest, CommandsAndTheirArguments) {
+  expect_refused({}, 2);
+  expect_refused({"frobnicate"}, 2);
+  expect_refused({"run"}, 2, "MODEL");
+  expect_refused({"run", "/nowhere.gguf"}, 2, "prompt");
+  expect_refused({"run", "/nowhere.gguf", "hello", "again"}, 2);
+  expect_refused({"score", "/nowhere.gguf"}, 2, "--text");
+  expect_refused({"score", "/nowhere.gguf", "--tokens", "1,x"}, 2, "--tokens");
+  expect_refused({"render", "/nowhere.gguf"}, 2, "--messages");
+  expect_refused({"detokenize", "/nowhere.gguf", "[1, 2"}, 2, "JSON list");
+  expect_refused({"detokenize", "/nowhere.gguf", "[1.5]"}, 2, "JSON list");
+  expect_refused({"detokenize", "/nowhere.gguf", "[-1]"}, 2, "-1");
+  expect_refused({"bench", "/nowhere.json", "-n", "4"}, 2, "dummy weights");
+  for (const char* later : {"serve", "quantize", "warm"}) expect_refused({later, kModel}, 2, later);
+}
+
+TEST(UsageTest, Devices) {
+  expect_refused({"run", kModel, "hi", "--device", "cuda"}, 4, "cuda");
+  expect_refused({"run", kModel, "hi", "--device", "cuda:3"}, 4, "cuda:3");
+}
+
+TEST(UsageTest, IdsOutsideTheVocabulary) {
+  expect_refused({"detokenize", kModel, "[49152]"}, 2, "49152");
+  expect_refused({"score", kModel, "--tokens", "1,49152"}, 2, "49152");
+}
+
+TEST(UsageTest, FilesThatCannotBeRead) {
+  expect_refused({"run", kModel, "--prompt-file", "/nowhere.txt"}, 3, "/nowhere.txt");
+  expect_refused({"score", kModel, "--text", "/nowhere.txt"}, 3, "/nowhere.txt");
+  expect_refused({"score", kModel, "--tokens", "1,2", "--logits", "/nowhere/out.npy"}, 1, "/nowhere/out.npy");
+}
+
+TEST(UsageTest, TemplatesThatFail) {
+  const Folder folder;
+  const std::string raising = folder.write("t.jinja", "{{ raise_exception('only cats may ask') }}");
+  expect_refused({"run", kModel, "hi", "--template", raising}, 1, "only cats may ask");
+  const std::string messages = folder.write("m.json", "{not json");
+  expect_refused({"render", kModel, "--messages", messages}, 2);
+}
+
+}  // namespace
+}  // namespace pagoda::cli
