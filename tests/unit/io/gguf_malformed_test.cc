@@ -281,6 +281,7 @@ TEST(GgufMalformed, SentencesNameTheUnsupportedType) {
 }
 
 TEST(GgufMalformed, SentencesForOldAndForeignFiles) {
+  EXPECT_EQ(read("").error().code, ErrorCode::kFileEmpty);
   Draft draft;
   draft.version = 1;
   EXPECT_EQ(read(draft.bytes()).error().message,
