@@ -13,6 +13,7 @@ import json
 import pathlib
 import random
 import sys
+import unicodedata
 
 import gguf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -50,6 +51,8 @@ BLOCKS = [
     "# Title\n\n- item\n- item\n  1. sub\n\n| a | b |\n|---|---|\n| 1 | 2 |\n", "{\"a\": [1, 2.5, null, true], \"b\": {\"c\": \"d\\n\"}}",
     "\\frac{a}{b} \\sum_{i=0}^{n} x_i^2", "ALLCAPS CamelCase snake_case kebab-case SCREAMING_SNAKE", "camelCaseHTTPServer XMLHttpRequest iPhone",
     "antidisestablishmentarianism pneumonoultramicroscopicsilicovolcanoconiosis", "ÀÉÎÕÜ àéîõü ÇÑ çñ ßẞ ŁØĐ łøđ", "naïve café résumé Zoë",
+    # Unicode 15
+    "!\U0001e4d0a\U00031350!", "a\U00011f50 \U0001e4f0\U0001d2c0", "\U0001fae8\U0001fa75 \U0001faf7", "\U00011f04\U00011f34\U00011f43", "\u0cf3\u0ece\U0001e030",
     "aaaaaaa", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "AAAAA", "hahahahahahahaha", "abababababab", "= = = =", "…" * 7, "—" * 5, "中" * 9, "😀" * 5,
 ]
 
@@ -73,16 +76,14 @@ def random_texts(count, seed=20240229):
 
 
 def random_characters(count, seed=7):
-    """Characters from all of Unicode that was assigned by version 14, so that every table knows them alike."""
-    import unicodedata
+    """Characters from all planes that Unicode 3.2 had assigned, so that every later table knows them alike."""
     rng = random.Random(seed)
     ranges = [(0x21, 0x24F), (0x250, 0x2FFF), (0x3000, 0xD7FF), (0xF900, 0xFFFD), (0x10000, 0x1FAFF), (0x20000, 0x2A6DF)]
-    old = unicodedata.ucd_3_2_0
     for _ in range(count):
         text = ""
         while len(text) < 16:
             c = chr(rng.randint(*rng.choice(ranges)))
-            if old.category(c) != "Cn":
+            if unicodedata.ucd_3_2_0.category(c) != "Cn":
                 text += c + rng.choice(["", "", "", " ", "a", "1", "'s", "\n"])
         yield text
 

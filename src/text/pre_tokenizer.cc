@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "text/unicode_tables.h"
 #include "text/utf8.h"
 
 namespace pagoda::text {
@@ -16,26 +17,36 @@ namespace {
 constexpr std::string_view kSpaceRanges =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 
-/// Writes `\s` and `\S` out, inside and outside brackets.
-std::string expand_spaces(std::string_view pattern) {
+/// Writes out what stands after a backslash as ranges: `s`, `S`, and `p{…}` with the characters that PCRE2 does not
+/// know.
+std::string expand_class(std::string_view name, bool in_brackets) {
+  if (name == "s" || name == "S") {
+    if (in_brackets) return std::string(kSpaceRanges);
+    return (name == "s" ? "[" : "[^") + std::string(kSpaceRanges) + "]";
+  }
+  std::string out = "\\" + std::string(name);
+  if (!name.starts_with("p{")) return out;
+  const std::string_view added = added_in_unicode_15(name.substr(2, name.size() - 3));
+  if (added.empty()) return out;
+  out += added;
+  return in_brackets ? out : "[" + out + "]";
+}
+
+/// A pattern with its classes as Unicode 15 has them.
+std::string expand_classes(std::string_view pattern) {
   std::string out;
   bool in_brackets = false;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c != '\\') {
-      if (c == '[') in_brackets = true;
-      if (c == ']') in_brackets = false;
-      out += c;
+    if (pattern[i] == '\\') {
+      const bool named = pattern.substr(i + 1).starts_with("p{");
+      const std::size_t length = named ? pattern.find('}', i) - i : 1;
+      out += expand_class(pattern.substr(i + 1, length), in_brackets);
+      i += length;
       continue;
     }
-    const char name = pattern[++i];
-    if (name == 's' && in_brackets) {
-      out += kSpaceRanges;
-    } else if (name == 's' || name == 'S') {
-      out.append(name == 's' ? "[" : "[^").append(kSpaceRanges).append("]");
-    } else {
-      out.append({c, name});
-    }
+    if (pattern[i] == '[') in_brackets = true;
+    if (pattern[i] == ']') in_brackets = false;
+    out += pattern[i];
   }
   return out;
 }
@@ -106,7 +117,7 @@ struct PreTokenizer::Step {
 namespace {
 
 Result<std::unique_ptr<pcre2_code, CodeDeleter>> compile(std::string_view pattern) {
-  const std::string expanded = expand_spaces(pattern);
+  const std::string expanded = expand_classes(pattern);
   int error = 0;
   PCRE2_SIZE at = 0;
   pcre2_code* code =

@@ -36,6 +36,14 @@ TEST(PreTokenizer, SpacesStayWithTheWordTheyLead) {
   EXPECT_EQ(split("gpt-2", "a \u180E b"), (Pieces{"a", " \u180E", " b"}));
 }
 
+TEST(PreTokenizer, KnowsTheCharactersOfUnicode15) {
+  // A letter of Nag Mundari, an ideograph of extension H, a digit of Kawi, a new emoji.
+  EXPECT_EQ(split("smollm", "!\U0001E4D0a\U00031350!"), (Pieces{"!", "\U0001E4D0a\U00031350", "!"}));
+  EXPECT_EQ(split("smollm", "a\U00011F50"), (Pieces{"a", "\U00011F50"}));
+  EXPECT_EQ(split("deepseek-v3", "a \U0001FAE8\U0001FAE8"), (Pieces{"a", " \U0001FAE8\U0001FAE8"}));
+  EXPECT_EQ(split("kimi-k2", "a\U00031350"), (Pieces{"a", "\U00031350"}));
+}
+
 TEST(PreTokenizer, DigitsInGroupsFromTheRight) {
   EXPECT_EQ(split("superbpe", "1234567"), (Pieces{"1", "234", "567"}));
   EXPECT_EQ(split("tiny_aya", "1234567 12"), (Pieces{"1", "234", "567", " ", "12"}));
