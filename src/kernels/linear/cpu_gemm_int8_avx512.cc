@@ -119,10 +119,11 @@ struct Sums {
   __m512 value[kRows][kTokens];
 };
 
-/// What one group adds. `codes(r, v)` is row tile r's vector v; `scales[r]` its parameters.
-template <bool kMinimum, int kScales, int kOffsetLog2, int kRows, int kTokens, int kTerms, class Codes, class ScalesOf>
-[[gnu::always_inline]] inline void add_group(const Codes& codes, const ScalesOf& scales,
-                                             const Record<kTokens, kTerms>& x, Sums<kRows, kTokens>& sums) {
+/// What one group adds. `w.codes(r, v)` is row tile r's vector v, `w.d(r, part)` and `w.m(r)` its parameters.
+template <bool kMinimum, int kScales, int kOffsetLog2, int kRows, int kTokens, int kTerms, class Weights>
+[[gnu::always_inline]] inline void add_group(const Weights& w, const Record<kTokens, kTerms>& x,
+                                             Sums<kRows, kTokens>& sums) {
+#pragma GCC unroll 2
   for (int part = 0; part < kScales; ++part) {
     __m512i dot[kTerms][kRows][kTokens];  // terms: 256·dot[0] + dot[1]
     for (int t = 0; t < kTokens; ++t) {
@@ -136,13 +137,13 @@ template <bool kMinimum, int kScales, int kOffsetLog2, int kRows, int kTokens, i
 #pragma GCC unroll 8
     for (int i = 0; i < 8 / kScales; ++i) {
       const int v = part * 4 + i;
-      __m512i w[kRows];
-      for (int r = 0; r < kRows; ++r) w[r] = codes(r, v);
+      __m512i vector[kRows];
+      for (int r = 0; r < kRows; ++r) vector[r] = w.codes(r, v);
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         for (int term = 0; term < kTerms; ++term) {
           const __m512i a = broadcast_4(x.codes[term][t] + 4 * v);
-          for (int r = 0; r < kRows; ++r) dot[term][r][t] = _mm512_dpbusd_epi32(dot[term][r][t], w[r], a);
+          for (int r = 0; r < kRows; ++r) dot[term][r][t] = _mm512_dpbusd_epi32(dot[term][r][t], vector[r], a);
         }
       }
     }
@@ -150,10 +151,10 @@ template <bool kMinimum, int kScales, int kOffsetLog2, int kRows, int kTokens, i
       for (int r = 0; r < kRows; ++r) {
         __m512i whole = dot[0][r][t];
         if constexpr (kTerms == 2) whole = _mm512_add_epi32(_mm512_slli_epi32(whole, 8), dot[1][r][t]);
-        const __m512 product = _mm512_mul_ps(scales(r).d[part], _mm512_cvtepi32_ps(whole));
+        const __m512 product = _mm512_mul_ps(w.d(r, part), _mm512_cvtepi32_ps(whole));
         sums.value[r][t] = _mm512_fmadd_ps(_mm512_set1_ps(x.scale[t]), product, sums.value[r][t]);
         if constexpr (kMinimum) {
-          sums.value[r][t] = _mm512_fmadd_ps(scales(r).m, _mm512_set1_ps(x.sum[t]), sums.value[r][t]);
+          sums.value[r][t] = _mm512_fmadd_ps(w.m(r), _mm512_set1_ps(x.sum[t]), sums.value[r][t]);
         }
       }
     }
@@ -196,6 +197,16 @@ struct OutputTile {
   }
 };
 
+/// One group of a row tile, in registers.
+struct StreamGroup {
+  __m512i vectors[8];
+  Scales scales;
+
+  __m512i codes(int /*r*/, int v) const { return vectors[v]; }
+  __m512 d(int /*r*/, int part) const { return scales.d[part]; }
+  __m512 m(int /*r*/) const { return scales.m; }
+};
+
 /// One tile of tokens against packed rows, unpacked on the way.
 template <Encoding kEncoding, int kTokens, int kTerms>
 void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) {
@@ -213,11 +224,10 @@ void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) 
       // The tile lies in one piece, and the next one after it: one stream of lines, whatever part they belong to.
       for (int line = 0; line < kLines; ++line)
         _mm_prefetch(params + kAhead + group * kLines * 64 + 64 * line, _MM_HINT_T1);
-      const Scales scales = unpack_scales<kEncoding>(params, group);
-      __m512i v[8];
-      unpack_codes<kEncoding>(codes, v);
-      add_group<has_minimum(kEncoding), scales_a_group(kEncoding), has_minimum(kEncoding) ? 0 : kEncoding.offset_log2>(
-          [&](int, int i) { return v[i]; }, [&](int) -> const Scales& { return scales; }, x[group], sums);
+      StreamGroup w;
+      w.scales = unpack_scales<kEncoding>(params, group);
+      unpack_codes<kEncoding>(codes, w.vectors);
+      add_group<has_minimum(kEncoding), scales_a_group(kEncoding), kEncoding.offset_log2>(w, x[group], sums);
       codes += code_bytes(kEncoding);
     }
     out.store(sums, true);
@@ -227,9 +237,13 @@ void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) 
 /// One group of kRows row tiles, unpacked. Codes are shifted up so that every offset is 128.
 template <bool kMinimum, int kScales, int kRows>
 struct PanelGroup {
-  __m512i codes[8][kRows];
-  __m512 d[kScales][kRows];
-  __m512 m[kMinimum ? kRows : 1];
+  __m512i vectors[8][kRows];
+  __m512 scales[kScales][kRows];
+  __m512 minimums[kMinimum ? kRows : 1];
+
+  __m512i codes(int r, int v) const { return vectors[v][r]; }
+  __m512 d(int r, int part) const { return scales[part][r]; }
+  __m512 m(int r) const { return minimums[r]; }
 };
 
 template <Encoding kEncoding, int kRows>
@@ -238,9 +252,9 @@ using PanelOf = PanelGroup<has_minimum(kEncoding), scales_a_group(kEncoding), kR
 template <Encoding kEncoding, int kRows>
 void unpack_panel(const Product& product, std::int64_t tile, std::int64_t first, std::int64_t count,
                   PanelOf<kEncoding, kRows>* panel) {
-  const __m512i raise = _mm512_set1_epi8(
-      has_minimum(kEncoding) ? 0
-                             : static_cast<char>(128 - (1 << (has_minimum(kEncoding) ? 0 : kEncoding.offset_log2))));
+  __m512i raise = _mm512_setzero_si512();
+  if constexpr (!has_minimum(kEncoding))
+    raise = _mm512_set1_epi8(static_cast<char>(128 - (1 << kEncoding.offset_log2)));
   for (int r = 0; r < kRows; ++r) {
     const Byte* params = product.weight + (tile + r) * tile_bytes(kEncoding, product.groups);
     const Byte* codes = params + region_bytes(kEncoding, product.groups) + first * code_bytes(kEncoding);
@@ -249,31 +263,23 @@ void unpack_panel(const Product& product, std::int64_t tile, std::int64_t first,
       __m512i v[8];
       unpack_codes<kEncoding>(codes, v);
       for (int i = 0; i < 8; ++i) {
-        panel[group].codes[i][r] = has_minimum(kEncoding) ? v[i] : _mm512_add_epi8(v[i], raise);
+        panel[group].vectors[i][r] = has_minimum(kEncoding) ? v[i] : _mm512_add_epi8(v[i], raise);
       }
-      for (int part = 0; part < scales_a_group(kEncoding); ++part) panel[group].d[part][r] = scales.d[part];
-      if constexpr (has_minimum(kEncoding)) panel[group].m[r] = scales.m;
+      for (int part = 0; part < scales_a_group(kEncoding); ++part) panel[group].scales[part][r] = scales.d[part];
+      if constexpr (has_minimum(kEncoding)) panel[group].minimums[r] = scales.m;
     }
   }
 }
 
 /// One tile of tokens over one panel.
 template <bool kMinimum, int kScales, int kRows, int kTokens, int kTerms>
-void sweep(const PanelGroup<kMinimum, kScales, kRows>* panel, std::int64_t groups, const Byte* activations,
-           const OutputTile<kRows, kTokens>& out, bool first, bool last) {
+[[gnu::noinline]] void sweep(const PanelGroup<kMinimum, kScales, kRows>* panel, std::int64_t groups,
+                             const Byte* activations, const OutputTile<kRows, kTokens>& out, bool first, bool last) {
   const auto* x = reinterpret_cast<const Record<kTokens, kTerms>*>(activations);
   Sums<kRows, kTokens> sums;
   out.load(sums, first);
   for (std::int64_t group = 0; group < groups; ++group) {
-    const PanelGroup<kMinimum, kScales, kRows>& w = panel[group];
-    add_group<kMinimum, kScales, 7>([&](int r, int v) { return w.codes[v][r]; },
-                                    [&](int r) {
-                                      Scales scales;
-                                      for (int part = 0; part < kScales; ++part) scales.d[part] = w.d[part][r];
-                                      if constexpr (kMinimum) scales.m = w.m[r];
-                                      return scales;
-                                    },
-                                    x[group], sums);
+    add_group<kMinimum, kScales, 7>(panel[group], x[group], sums);
   }
   out.store(sums, last);
 }
