@@ -148,6 +148,8 @@ RunnerInfo info_of(const model::Plan& plan, std::vector<kv::GroupConfig> groups)
 
 Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weights weights, ThreadPool& pool,
                                                  const CacheSize& size) {
+  PAGODA_CHECK(plan.options.workers == pool.num_threads(), "a plan for {} workers and a pool of {}",
+               plan.options.workers, pool.num_threads());
   std::vector<kv::GroupConfig> groups = PAGODA_TRY(size_cache(plan, size));
   CacheStore cache = PAGODA_TRY(CacheStore::create(plan, groups));
   model::Decoder decoder = PAGODA_TRY(model::Decoder::prepare(plan, weights, cache.pages()));

@@ -44,12 +44,14 @@ std::vector<Case> cases() {
   return all;
 }
 
+constexpr std::int32_t kTokens = 83;
+
 class RowRule : public testing::TestWithParam<Case> {
  protected:
   RowRule() : bytes_(TinyModel(GetParam().config).bytes()), file_(fixtures::open_bytes(bytes_).value()) {
     options_.max_step_tokens = 150;
     options_.max_rows = 4;
-    ids_ = fixtures::some_ids(131, 67);
+    ids_ = fixtures::some_ids(kTokens, 67);
   }
 
   RunnerSetup runner(int threads = 2) {
@@ -71,9 +73,17 @@ class RowRule : public testing::TestWithParam<Case> {
 };
 
 TEST_P(RowRule, Chunks) {
-  const std::vector<float> whole = alone(2, 131, 1);
-  ASSERT_EQ(whole.size(), 131u * 67u);
-  for (const std::int32_t chunk : {1, 3, 16, 17, 64}) EXPECT_TRUE(alone(2, chunk, 1) == whole) << "chunk " << chunk;
+  RunnerSetup setup = runner(1);
+  RunnerDriver driver(*setup);
+  driver.start(0, ids_);
+  driver.run_through(0, kTokens);
+  const std::vector<float> whole = driver.logits(0);
+  ASSERT_EQ(whole.size(), kTokens * 67u);
+  for (const std::int32_t chunk : {1, 3, 16, 17, 64}) {
+    driver.start(0, ids_);
+    driver.run_through(0, chunk);
+    EXPECT_TRUE(driver.logits(0) == whole) << "chunk " << chunk;
+  }
 }
 
 TEST_P(RowRule, ThreadsAndPages) {
@@ -84,8 +94,8 @@ TEST_P(RowRule, ThreadsAndPages) {
 }
 
 TEST_P(RowRule, Companions) {
-  const std::vector<float> expected = alone(2, 131, 1);
-  RunnerSetup setup = runner();
+  const std::vector<float> expected = alone(1, kTokens, 1);
+  RunnerSetup setup = runner(1);
   RunnerDriver driver(*setup);
   const auto others = fixtures::some_ids(200, 67, 21);
   driver.start(2, ids_);
@@ -108,7 +118,7 @@ TEST_P(RowRule, Companions) {
 
 TEST_P(RowRule, DecodesTogetherAndAlone) {
   const auto generate = [&](const std::vector<std::int32_t>& slots) {
-    RunnerSetup setup = runner();
+    RunnerSetup setup = runner(1);
     RunnerDriver driver(*setup);
     std::map<std::int32_t, std::vector<std::int32_t>> drawn;
     for (const std::int32_t slot : slots) {
@@ -134,8 +144,8 @@ TEST_P(RowRule, DecodesTogetherAndAlone) {
 
 TEST_P(RowRule, PrefixHit) {
   if (GetParam().config.gemma()) GTEST_SKIP() << "the harness keeps no pages behind a window";
-  const std::vector<float> expected = alone(2, 131, 1);
-  RunnerSetup setup = runner();
+  const std::vector<float> expected = alone(1, kTokens, 1);
+  RunnerSetup setup = runner(1);
   RunnerDriver driver(*setup);
   driver.start(1, {ids_.begin(), ids_.begin() + 70});
   driver.run_through(1, 23);
@@ -145,9 +155,9 @@ TEST_P(RowRule, PrefixHit) {
 }
 
 TEST_P(RowRule, TheComparisonSeesOneChangedId) {
-  const std::vector<float> expected = alone(2, 131, 1);
+  const std::vector<float> expected = alone(1, kTokens, 1);
   ids_[40] = (ids_[40] + 1) % 67;
-  const std::vector<float> changed = alone(2, 131, 1);
+  const std::vector<float> changed = alone(1, kTokens, 1);
   EXPECT_TRUE(std::equal(changed.begin(), changed.begin() + 40 * 67, expected.begin())) << "the past does not see it";
   EXPECT_FALSE(std::equal(changed.begin() + 40 * 67, changed.begin() + 41 * 67, expected.begin() + 40 * 67));
 }
