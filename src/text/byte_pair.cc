@@ -20,6 +20,14 @@ void link(std::vector<Symbol>& symbols) {
   }
 }
 
+/// The token of a text. Merges mostly come in the order of what they make, so that `last` or the next id is likely.
+std::optional<std::int32_t> find_near(const Vocabulary& vocabulary, std::int32_t last, std::string_view text) {
+  for (const std::int32_t id : {last, last + 1}) {
+    if (id >= 0 && id < vocabulary.size() && vocabulary.texts[id] == text) return id;
+  }
+  return vocabulary.index->find(text);
+}
+
 void append_ids(const std::vector<Symbol>& symbols, std::vector<std::int32_t>& out) {
   for (const Symbol& symbol : symbols) {
     if (symbol.length > 0) out.push_back(symbol.id);
@@ -36,6 +44,7 @@ Result<MergeTable> MergeTable::create(const std::vector<std::string>& merges, co
   }
   MergeTable table(merges.size());
   std::string joined;
+  std::int32_t last = -1;
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string_view merge = merges[rank];
     const std::size_t space = merge.find(' ', 1);
@@ -46,13 +55,14 @@ Result<MergeTable> MergeTable::create(const std::vector<std::string>& merges, co
     joined.assign(merge.substr(0, space)).append(merge.substr(space + 1));
     const auto left = vocabulary.index->find(merge.substr(0, space));
     const auto right = vocabulary.index->find(merge.substr(space + 1));
-    const auto both = vocabulary.index->find(joined);
+    const auto both = find_near(vocabulary, last, joined);
     if (!left.has_value() || !right.has_value() || !both.has_value()) {
       return fail(ErrorCode::kTokenizerInvalid, "merge {} is \"{}\"; \"{}\" is no token", rank, merge,
                   !left.has_value()    ? merge.substr(0, space)
                   : !right.has_value() ? merge.substr(space + 1)
                                        : std::string_view(joined));
     }
+    last = *both;
     if (vocabulary.is_control(*both)) continue;  // a mark must never come out of text
     table.map_.insert(key(*left, *right), {static_cast<std::uint32_t>(rank), *both});
   }

@@ -20,15 +20,15 @@ inline std::uint64_t mix(std::uint64_t key) {
   return key ^ (key >> 32);
 }
 
-/// Open addressing with linear probing, at most half full. The key ~0 must not be used.
+/// Open addressing with linear probing, at most three quarters full. The key ~0 must not be used.
 template <class Value>
 class FlatMap {
  public:
-  explicit FlatMap(std::size_t expected = 0) : slots_(std::bit_ceil(expected * 2 + 2)) {}
+  explicit FlatMap(std::size_t expected = 0) : slots_(std::bit_ceil(expected + expected / 3 + 4)) {}
 
   /// Adds the pair unless the key is there already; returns whether it was added.
   bool insert(std::uint64_t key, const Value& value) {
-    if ((size_ + 1) * 2 > slots_.size()) grow();
+    if (size_ + 1 > slots_.size() / 4 * 3) grow();
     Slot& slot = slots_[find_slot(key)];
     if (slot.key == key) return false;
     slot = {key, value};

@@ -39,22 +39,22 @@ const ByteLevelTable& byte_level() {
   return table;
 }
 
-/// The bytes of a byte-level token; a text with other characters stands for itself.
-std::string byte_level_bytes(std::string_view text) {
-  std::string out;
+/// The bytes of a byte-level token, in `out`; a text with other characters stands for itself.
+std::string_view byte_level_bytes(std::string_view text, std::string& out) {
+  out.clear();
   for (std::string_view rest = text; !rest.empty();) {
     const Utf8Part part = read_utf8(rest);
     const bool known = part.kind == Utf8Part::Kind::kCharacter && part.character < byte_level().bytes.size() &&
                        byte_level().bytes[part.character] >= 0;
-    if (!known) return std::string(text);
+    if (!known) return text;
     out += static_cast<char>(byte_level().bytes[part.character]);
     rest.remove_prefix(part.length);
   }
   return out;
 }
 
-std::string metaspace_bytes(std::string_view text) {
-  std::string out;
+std::string_view metaspace_bytes(std::string_view text, std::string& out) {
+  out.clear();
   while (true) {
     const std::size_t mark = text.find(kMetaspace);
     out += text.substr(0, mark);
@@ -221,6 +221,7 @@ Status add_special_ids(const TokenizerSource& source, Vocabulary& out) {
 /// The bytes of every token, and the token of every byte.
 Status add_pieces(Vocabulary& out) {
   out.byte_ids.assign(256, -1);
+  std::string buffer;
   for (std::int32_t id = 0; id < out.size(); ++id) {
     const std::string_view text = out.texts[id];
     const TokenType type = out.type(id);
@@ -239,9 +240,9 @@ Status add_pieces(Vocabulary& out) {
       const char c = static_cast<char>(*byte);
       out.pieces.add(std::string_view(&c, 1));
     } else if (out.form == TextForm::kMetaspace) {
-      out.pieces.add(metaspace_bytes(text));
+      out.pieces.add(metaspace_bytes(text, buffer));
     } else {
-      out.pieces.add(apart ? std::string(text) : byte_level_bytes(text));
+      out.pieces.add(apart ? text : byte_level_bytes(text, buffer));
     }
   }
   if (out.form == TextForm::kByteLevel) {

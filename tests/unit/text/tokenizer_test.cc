@@ -127,6 +127,25 @@ TEST(Tokenizer, SentencePieceNeverMakesMarksOrBytesOutOfText) {
   }
 }
 
+// CASES A2 again: not even through the token for the unknown, which some files declare to be a mark.
+TEST(Tokenizer, A2_AByteWithoutATokenIsAnErrorNotAMark) {
+  TokenizerSource source = byte_level_source(english_merges());
+  source.tokens[0xFF] = "a token that no text makes";
+  source.unknown = source.eos;
+  const auto tokenizer = create(std::move(source));
+  const auto ids = tokenizer->encode("the \xFF");
+  ASSERT_FALSE(ids.ok());
+  EXPECT_EQ(ids.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(ids.error().message, HasSubstr("0xFF"));
+}
+
+TEST(Tokenizer, AVocabularyWithoutBytesHasATokenForTheUnknown) {
+  TokenizerSource source = sentence_piece_source({"▁", "a", "▁a"});
+  for (auto& type : source.types) type = type == 6 ? 1 : type;
+  const auto tokenizer = create(std::move(source));
+  EXPECT_EQ(tokenizer->encode("a\u00E9a").value(), (Ids{*tokenizer->find("▁a"), 0, *tokenizer->find("a")}));
+}
+
 TEST(Tokenizer, KnowsWhatEndsAnAnswer) {
   TokenizerSource source = byte_level_source(english_merges());
   const auto tokenizer = create(std::move(source));
