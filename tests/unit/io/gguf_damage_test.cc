@@ -14,15 +14,15 @@
 namespace pagoda::io {
 namespace {
 
-/// 80 KiB, of which 2 KiB are the header: keys of all kinds, a vocabulary, tensors.
-std::string sample_file() {
+/// 80 KiB, of which some 2 are the header: keys of all kinds, a vocabulary, tensors.
+std::string sample_file(int num_tokens) {
   fixtures::GgufWriter writer;
   writer.set("general.architecture", "sample").set("sample.block_count", std::uint32_t{3});
   writer.set("sample.epsilon", 1e-5f).set("sample.flag", true).set("sample.pattern", std::vector<bool>{true, false});
   writer.set("sample.heads", std::vector<std::uint32_t>{3, 1, 3}).set("sample.large", std::uint64_t{1} << 40);
   writer.set("sample.lists", std::vector<std::vector<std::int32_t>>{{1, 2}, {3}});
   std::vector<std::string> tokens;
-  for (int i = 0; i < 50; ++i) tokens.push_back("token" + std::to_string(i * 7919 % 1000));
+  for (int i = 0; i < num_tokens; ++i) tokens.push_back("token" + std::to_string(i * 7919 % 1000));
   writer.set("tokenizer.ggml.tokens", tokens).set("general.name", "a sample");
   const std::vector<float> values(4099, 0.5f);
   for (int i = 0; i < 5; ++i) writer.add_tensor("blk." + std::to_string(i) + ".w", {4099}, values);
@@ -40,7 +40,7 @@ bool is_rejection(const Error& error) {
 }
 
 TEST(GgufDamage, CutAtEveryByte) {
-  const std::string file = sample_file();
+  const std::string file = sample_file(7);
   ASSERT_GT(file.size(), 80000u);
   ASSERT_TRUE(read(file).ok()) << read(file).error().message;
   std::vector<std::size_t> cuts(65536);
@@ -56,7 +56,7 @@ TEST(GgufDamage, CutAtEveryByte) {
 }
 
 TEST(GgufDamage, FlippedBitsOfTheHeader) {
-  const std::string good = sample_file();
+  const std::string good = sample_file(50);
   const std::uint64_t header_bytes = read(good)->data_offset;
   std::string file = good;
   std::mt19937_64 random(13);
@@ -145,7 +145,7 @@ TEST(GgufDamage, FileThatChangesBetweenTwoReads) {
 TEST(GgufDamage, ShortenedWhileOpen) {
   const std::string path =
       (std::filesystem::temp_directory_path() / ("pagoda_shortened_" + std::to_string(::getpid()))).string();
-  const std::string bytes = sample_file();
+  const std::string bytes = sample_file(50);
   std::ofstream(path, std::ios::binary) << bytes;
   auto model = open_model(path);
   ASSERT_TRUE(model.ok()) << model.error().message;
