@@ -91,13 +91,12 @@ std::vector<StageChoice> explain(const Plan& plan) {
     }
   }
   std::vector<StageChoice> choices;
-  const BoundTensor& embedding = plan.weights.front().tensor;
   choices.push_back({.stage = "embed",
                      .layers = {},
                      .candidate = "decode_row",
                      .layout = std::string(plan.weights.front().layout->name),
                      .reason = format("rows of {} are decoded from the layout the weight is stored in{}",
-                                      embedding.entry->format->name,
+                                      plan.weights.front().format->name,
                                       plan.spec.tied_head ? ", which is the head's: it is stored once" : "")});
   for (Folded& each : folded) choices.push_back(std::move(each.choice));
   choices.push_back(choice_with_product("head", plan.head, plan));
