@@ -85,7 +85,7 @@ class Step final : public LinearStep {
       params.products[w].out_stride = args.outputs[w].stride;
     }
     const std::int64_t units = tiles_.units();
-    host.launch(&multiply, params, units, grain_of(units, host));
+    host.launch(&multiply, params, units, grain_of(units, args.input.rows, host));
   }
 
  private:

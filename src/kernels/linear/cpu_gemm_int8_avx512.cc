@@ -213,6 +213,7 @@ void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) 
   const std::int64_t bytes = tile_bytes(kEncoding, product.groups);
   const std::int64_t region = region_bytes(kEncoding, product.groups);
   constexpr std::int64_t kLines = (code_bytes(kEncoding) + param_bytes(kEncoding) / param_groups(kEncoding) + 63) / 64;
+  const Byte* share = product.weight + end * bytes;
   for (std::int64_t tile = begin; tile < end; ++tile) {
     const Byte* params = product.weight + tile * bytes;
     const Byte* codes = params + region;
@@ -221,9 +222,12 @@ void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) 
     Sums<1, kTokens> sums;
     out.load(sums, true);
     for (std::int64_t group = 0; group < product.groups; ++group) {
-      // The tile lies in one piece, and the next one after it: one stream of lines, whatever part they belong to.
-      for (int line = 0; line < kLines; ++line)
-        _mm_prefetch(params + kAhead + group * kLines * 64 + 64 * line, _MM_HINT_T1);
+      // Tiles lie one after the other, each in one piece: one stream of lines. What lies past our share is another
+      // worker's to read.
+      const Byte* ahead = params + kAhead + group * kLines * 64;
+      if (ahead < share) {
+        for (int line = 0; line < kLines; ++line) _mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
+      }
       StreamGroup w;
       w.scales = unpack_scales<kEncoding>(params, group);
       unpack_codes<kEncoding>(codes, w.vectors);

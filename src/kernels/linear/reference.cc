@@ -55,7 +55,7 @@ class Step final : public LinearStep {
     check_args(tiles_, args);
     device::HostStream& host = device::host(stream);
     const std::int64_t units = args.input.rows > 0 ? tiles_.units() : 0;
-    host.launch(&run, Params{tiles_, args}, units, grain_of(units, host));
+    host.launch(&run, Params{tiles_, args}, units, grain_of(units, args.input.rows, host));
   }
 
  private:

@@ -33,8 +33,8 @@ void check_args(const RowTiles& tiles, const LinearArgs& args);
 /// True if the layouts are those that `kernel` reads, and each k fits its format.
 bool layouts_match(const LinearProblem& problem, const LinearKernel& kernel);
 
-/// Units a worker takes at a time: few enough pieces that handing them out costs nothing, enough that workers of
-/// unequal speed end together.
-std::int64_t grain_of(std::int64_t units, const device::HostStream& stream);
+/// Units a worker takes at a time. With few rows a launch waits for memory, and each worker reads one long stream. With
+/// many, pieces are few enough that handing them out costs nothing, and enough that unequal workers end together.
+std::int64_t grain_of(std::int64_t units, std::int64_t m, const device::HostStream& stream);
 
 }  // namespace pagoda::kernels
