@@ -31,6 +31,10 @@ const Text& text_argument(const Value& value, std::string_view what);
 /// environment.getitem along "a.b.0" (an integer or string value), `fallback` in place of an undefined part.
 Value get_path(Machine& machine, Value owner, const Value& path, const Value& fallback = {});
 
+/// std::string::find and rfind in linear time, whatever the texts; npos if there is none.
+std::size_t find_bytes(std::string_view text, std::string_view wanted, std::size_t from = 0);
+std::size_t rfind_bytes(std::string_view text, std::string_view wanted);
+
 /// str methods that filters share.
 Value text_upper(Machine& machine, const Text& text);
 Value text_lower(Machine& machine, const Text& text);

@@ -30,6 +30,7 @@ void Interpreter::define(std::string_view name, const Value& value) {
 }
 
 Text Interpreter::render() {
+  start_clock();
   TextBuilder out(*this, budget().output_bytes);
   execute(program_.body, *root_, out);
   return out.take();
@@ -170,7 +171,7 @@ Interpreter::Flow Interpreter::run_captured(const Stmt& stmt, Scope& scope, Text
   const Expr* filter = stmt.exprs[stmt.kind == StmtKind::kSetBlock ? 1 : 0].get();
   if (filter != nullptr) value = filter_block(*filter, value, inside);
   if (stmt.kind == StmtKind::kFilterBlock) {
-    print_str(*this, out, value);
+    print_block(value, out);
   } else {
     check_namespaces(*stmt.exprs[0], scope);
     assign(*stmt.exprs[0], value, scope);
@@ -197,7 +198,13 @@ void Interpreter::run_call_block(const Stmt& stmt, Scope& scope, TextBuilder& ou
   const Value callee = evaluate(*stmt.call->items[0], scope);
   Arguments arguments = arguments_of(stmt.call->arguments, scope);
   arguments.named.emplace_back("caller", make_macro(stmt, scope));
-  print_str(*this, out, call(callee, arguments));
+  print_block(call(callee, arguments), out);
+}
+
+/// What a filter or call block makes goes to the output as it is, so it has to be a string.
+void Interpreter::print_block(const Value& value, TextBuilder& out) {
+  if (!value.is(Kind::kString)) raise("sequence item: expected str instance, {} found", type_name(value));
+  out.copy(value.text());
 }
 
 void Interpreter::check_namespaces(const Expr& target, Scope& scope) {

@@ -61,6 +61,7 @@ class Interpreter final : public Machine {
   // Statements (interpreter.cc).
   Flow execute(const Body& body, Scope& scope, TextBuilder& out);
   Flow execute(const Stmt& stmt, Scope& scope, TextBuilder& out);
+  void print_block(const Value& value, TextBuilder& out);
   void print_value(const Expr& expr, Scope& scope, TextBuilder& out);
   Flow run_if(const Stmt& stmt, Scope& scope, TextBuilder& out);
   Flow run_for(const Stmt& stmt, Scope& scope, const Value& iterable, std::int64_t depth0, TextBuilder& out);

@@ -15,8 +15,12 @@ constexpr std::uint64_t kStepsBetweenChecks = 256;  // looking at the clock cost
 
 Machine::Machine(const Budget& budget, std::int64_t now_unix_seconds)
     : budget_(budget), heap_(budget.memory_bytes), now_(now_unix_seconds) {
+  start_clock();
+}
+
+void Machine::start_clock() {
   deadline_ = std::chrono::steady_clock::now() +
-              std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(budget.time_ms, 1e9) * 1e6));
+              std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(budget_.time_ms, 1e9) * 1e6));
 }
 
 void Machine::check() {

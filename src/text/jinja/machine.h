@@ -34,6 +34,8 @@ class Machine {
   /// Pays for work on `count` bytes at once.
   void step_bytes(std::size_t count) { step(count / 64); }
   void check();
+  /// The time limit counts from here.
+  void start_clock();
 
   virtual Value call(const Value& callee, const Arguments& arguments) = 0;
 

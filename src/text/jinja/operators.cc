@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "text/jinja/builtins.h"
 #include "text/jinja/formatting.h"
 #include "text/jinja/printing.h"
 #include "text/jinja/tracing.h"
@@ -281,7 +282,7 @@ bool contains(Machine& machine, const Value& container, const Value& item) {
     case Kind::kString:
       if (!item.is(Kind::kString)) raise("'in <string>' requires string as left operand, not {}", type_name(item));
       machine.step_bytes(container.bytes().size());
-      return container.bytes().find(item.bytes()) != std::string::npos;
+      return find_bytes(container.bytes(), item.bytes()) != std::string::npos;
     case Kind::kDict:
       require_hashable(item);
       machine.step(weight_of(item));

@@ -35,7 +35,7 @@ std::int64_t search(Call& call, bool from_right) {
   call.machine.step_bytes(text.bytes.size());
   if (range.begin > range.end) return -1;
   const std::string_view inside = std::string_view(text.bytes).substr(range.begin, range.end - range.begin);
-  const std::size_t at = from_right ? inside.rfind(wanted) : inside.find(wanted);
+  const std::size_t at = from_right ? rfind_bytes(inside, wanted) : find_bytes(inside, wanted);
   if (at == std::string_view::npos) return -1;
   return static_cast<std::int64_t>(count_chars(std::string_view(text.bytes).substr(0, range.begin + at)));
 }
@@ -59,7 +59,8 @@ Value count(Call& call) {
   const std::string_view inside = std::string_view(text.bytes).substr(range.begin, range.end - range.begin);
   if (wanted.bytes.empty()) return Value::integer(static_cast<std::int64_t>(count_chars(inside)) + 1);
   std::int64_t found = 0;
-  for (std::size_t at = 0; (at = inside.find(wanted.bytes, at)) != std::string_view::npos; at += wanted.bytes.size())
+  for (std::size_t at = 0; (at = find_bytes(inside, wanted.bytes, at)) != std::string_view::npos;
+       at += wanted.bytes.size())
     ++found;
   return Value::integer(found);
 }
@@ -258,7 +259,7 @@ Value partition_at(Call& call, bool from_right) {
   const std::string& separator = text_argument(call.a[0], "argument").bytes;
   if (separator.empty()) raise("empty separator");
   call.machine.step_bytes(text.bytes.size());
-  const std::size_t at = from_right ? text.bytes.rfind(separator) : text.bytes.find(separator);
+  const std::size_t at = from_right ? rfind_bytes(text.bytes, separator) : find_bytes(text.bytes, separator);
   const auto part = [&](std::size_t begin, std::size_t end) { return slice_bytes(call.machine, text, begin, end); };
   const std::size_t size = text.bytes.size();
   if (at == std::string::npos) {
@@ -309,19 +310,24 @@ std::vector<Value> split_at(Machine& machine, const Text& text, const std::strin
                             bool from_right) {
   if (separator.empty()) raise("empty separator");
   machine.step_bytes(text.bytes.size());
-  const std::string_view bytes = text.bytes;
+  // From the right is from the left in the text written backward.
+  const std::string backward = from_right ? std::string(text.bytes.rbegin(), text.bytes.rend()) : std::string();
+  const std::string wanted = from_right ? std::string(separator.rbegin(), separator.rend()) : separator;
+  const std::string_view bytes = from_right ? backward : text.bytes;
+  const auto part = [&](std::size_t begin, std::size_t end) {
+    return from_right ? slice_bytes(machine, text, bytes.size() - end, bytes.size() - begin)
+                      : slice_bytes(machine, text, begin, end);
+  };
   std::vector<Value> out;
   std::size_t begin = 0;
-  std::size_t end = bytes.size();
   for (; limit != 0; --limit) {
-    const std::size_t at = from_right ? bytes.substr(0, end).rfind(separator) : bytes.find(separator, begin);
+    const std::size_t at = find_bytes(bytes, wanted, begin);
     if (at == std::string_view::npos) break;
     machine.step();
-    out.push_back(from_right ? slice_bytes(machine, text, at + separator.size(), end)
-                             : slice_bytes(machine, text, begin, at));
-    (from_right ? end : begin) = from_right ? at : at + separator.size();
+    out.push_back(part(begin, at));
+    begin = at + wanted.size();
   }
-  out.push_back(slice_bytes(machine, text, begin, end));
+  out.push_back(part(begin, bytes.size()));
   if (from_right) std::reverse(out.begin(), out.end());
   return out;
 }

@@ -84,9 +84,14 @@ Value indent(Call& call) {
 
 Value truncate(Call& call) {
   if (call.self.is(Kind::kUndefined)) return call.self;
-  if (!call.self.is(Kind::kString)) raise("object of type '{}' has no len()", type_name(call.self));
-  const Text& text = call.self.text();
+  const auto size = length_of(call.self);
+  if (!size) raise("object of type '{}' has no len()", type_name(call.self));
   const std::int64_t length = int_argument(call.a[0], 255);
+  if (!call.self.is(Kind::kString)) {
+    if (*size <= length) return call.self;  // jinja2 asks for nothing but a length here
+    raise("truncate of a {} is not supported in chat templates", type_name(call.self));
+  }
+  const Text& text = call.self.text();
   const bool kill_words = given(call.a[1]) && truthy(call.a[1]);
   const Value end = given(call.a[2]) ? call.a[2] : call.machine.trusted("...");
   const auto end_chars = static_cast<std::int64_t>(text_argument(end, "end").chars);
@@ -178,7 +183,7 @@ std::string unescaped_entity(std::string_view text, std::size_t& pos) {
                                                                       {"quot", "\""}, {"apos", "'"}, {"nbsp", "\u00A0"},
                                                                       {"#39", "'"},   {"#34", "\""}};
   for (const auto& [entity, character] : kNames) {
-    if (name != entity) continue;
+    if (name != entity || end == std::string_view::npos) continue;
     pos = end + 1;
     return std::string(character);
   }
@@ -224,6 +229,7 @@ Value striptags(Call& call) {
 }
 
 Value xmlattr(Call& call) {
+  if (call.self.is(Kind::kUndefined)) raise_undefined(call.self);
   if (!call.self.is(Kind::kDict)) raise("'{}' object has no attribute 'items'", type_name(call.self));
   Machine& machine = call.machine;
   TextBuilder builder(machine);
@@ -392,6 +398,7 @@ Value filesizeformat(Call& call) {
   std::optional<double> size;
   if (call.self.is_number()) size = call.self.as_real();
   if (call.self.is(Kind::kString)) size = parse_float(call.self.bytes());
+  if (call.self.is(Kind::kUndefined)) raise_undefined(call.self);
   if (!size) raise("could not convert string to float: {}", repr_of(call.self));
   const double base = by_1024 ? 1024 : 1000;
   if (*size == 1) return call.machine.untrusted("1 Byte");

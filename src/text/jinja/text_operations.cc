@@ -1,4 +1,6 @@
 // What str methods and filters share.
+#include <string.h>  // memmem: POSIX
+
 #include <algorithm>
 
 #include "text/jinja/builtins.h"
@@ -62,6 +64,20 @@ const Text& text_argument(const Value& value, std::string_view what) {
   return value.text();
 }
 
+std::size_t find_bytes(std::string_view text, std::string_view wanted, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (wanted.empty()) return from;
+  const void* at = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
+  return at == nullptr ? std::string_view::npos : static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
+}
+
+std::size_t rfind_bytes(std::string_view text, std::string_view wanted) {
+  const std::string backward(text.rbegin(), text.rend());
+  const std::string wanted_backward(wanted.rbegin(), wanted.rend());
+  const std::size_t at = find_bytes(backward, wanted_backward);
+  return at == std::string_view::npos ? at : text.size() - at - wanted.size();
+}
+
 Value text_upper(Machine& machine, const Text& text) {
   return map_chars(machine, text, [](std::string& out, char32_t c, std::size_t, std::size_t) { append_upper(out, c); });
 }
@@ -119,7 +135,7 @@ Value text_replace(Machine& machine, const Text& text, const Text& from, const T
     }
   } else {
     machine.step_bytes(bytes.size());
-    for (std::size_t at = 0; left > 0 && (at = bytes.find(from.bytes, done)) != std::string::npos; --left) {
+    for (std::size_t at = 0; left > 0 && (at = find_bytes(bytes, from.bytes, done)) != std::string::npos; --left) {
       builder.copy(text, done, at);
       builder.copy(to);
       machine.step();

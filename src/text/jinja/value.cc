@@ -8,7 +8,8 @@ namespace pagoda::text::jinja {
 
 namespace {
 
-constexpr std::size_t kIndexFrom = 9;  // below this many keys a plain search is as fast
+constexpr std::uint64_t kMaxWeight = std::uint64_t{1} << 62;  // leaves room to count steps on
+constexpr std::size_t kIndexFrom = 9;                         // below this many keys a plain search is as fast
 
 /// Keys that compare equal share a rank: True, 1 and 1.0 are one key.
 int key_rank(const Value& value) {
@@ -112,7 +113,7 @@ void Extent::add(const Value& element) {
   const Extent other = extent_of(element);
   height = std::max(height, other.height + 1);
   if (height > kMaxNesting) raise_limit("its values nest deeper than {}", kMaxNesting);
-  if (__builtin_add_overflow(weight, other.weight, &weight)) weight = ~std::uint64_t{0};
+  weight = std::min(weight + other.weight, kMaxWeight);  // neither is above, so the sum fits
 }
 
 std::string_view type_name(const Value& value) {

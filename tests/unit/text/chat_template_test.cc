@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <chrono>
 #include <string>
 
 namespace pagoda::text {
@@ -83,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Travel{"('a|b|' ~ c).split('|') | first", "[a]"}, Travel{"(' x' ~ c) | trim", "[x]hi<|im_end|>"},
                     Travel{"c | tojson", "\"hi<|im_end|>\""}, Travel{"['<s>'] | tojson", "[\"<s>\"]"},
                     Travel{"['<s>']", "['<s>']"}, Travel{"c | indent(2, true)", "[  ]hi<|im_end|>"},
-                    Travel{"c | title", "Hi<|Im_end|>"}, Travel{"c | e", "hi&lt;|im_end|&gt;"},
+                    Travel{"c | title", "Hi<|im_end|>"}, Travel{"c | e", "hi&lt;|im_end|&gt;"},
                     Travel{"c | safe", "hi<|im_end|>"}, Travel{"c | default('z')", "hi<|im_end|>"},
                     Travel{"nope | default('z')", "[z]"}, Travel{"c | list | join", "hi<|im_end|>"},
                     Travel{"c | center(16)", "  hi<|im_end|>  "}, Travel{"c.partition('<')[1]", "<"},
@@ -257,6 +258,31 @@ TEST(TemplateLimits, SharedValuesThatUnfoldExponentially) {
   EXPECT_EQ(code_of(twice + "{{ ns.a < ns.b }}"), ErrorCode::kTemplateLimit);
   EXPECT_EQ(code_of(twice + "{{ ns.a | tojson }}"), ErrorCode::kTemplateLimit);
   EXPECT_EQ(code_of(twice + "{{ ns.a in [ns.b] }}"), ErrorCode::kTemplateLimit);
+}
+
+TEST(TemplateLimits, SearchesAreLinear) {
+  // Both texts are the caller's: a naive search would compare 10^11 bytes here.
+  const std::string a(300'000, 'a');
+  const std::string messages = R"([{"role": "user", "content": ")" + a + a + R"(", "name": ")" + a + R"(b"}])";
+  const std::string both = "{% set c = messages[0].content %}{% set n = messages[0].name %}";
+  for (const char* expression :
+       {"n in c", "c.find(n)", "c.rfind(n)", "c.count(n)", "c.split(n) | length", "c.rsplit(n) | length",
+        "c.partition(n) | length", "c.rpartition(n) | length", "c.replace(n, '') | length"}) {
+    TemplateLimits limits;
+    limits.time_ms = 3'000;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(render(both + "{{ " + expression + " }}", messages, "{}", limits).ok()) << expression;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << expression;
+  }
+}
+
+TEST(TemplateLimits, DeepCallsWithDeepBodiesStayOnTheStack) {
+  std::string body = "{{ m(n + 1) }}";
+  for (int i = 0; i < 40; ++i) body = "{% if true %}{% for i in [1] %}" + body + "{% endfor %}{% endif %}";
+  EXPECT_EQ(code_of("{% macro m(n) %}" + body + "{% endmacro %}{{ m(0) }}"), ErrorCode::kTemplateLimit);
+  std::string call = "m()";
+  for (int i = 0; i < 50; ++i) call = "(1 + [" + call + "][0] | default(0) | int)";
+  EXPECT_EQ(code_of("{% macro m() %}{{ " + call + " }}{% endmacro %}{{ m() }}"), ErrorCode::kTemplateLimit);
 }
 
 TEST(TemplateLimits, NestedSource) {
