@@ -51,6 +51,7 @@ BLOCKS = [
     "# Title\n\n- item\n- item\n  1. sub\n\n| a | b |\n|---|---|\n| 1 | 2 |\n", "{\"a\": [1, 2.5, null, true], \"b\": {\"c\": \"d\\n\"}}",
     "\\frac{a}{b} \\sum_{i=0}^{n} x_i^2", "ALLCAPS CamelCase snake_case kebab-case SCREAMING_SNAKE", "camelCaseHTTPServer XMLHttpRequest iPhone",
     "antidisestablishmentarianism pneumonoultramicroscopicsilicovolcanoconiosis", "ÀÉÎÕÜ àéîõü ÇÑ çñ ßẞ ŁØĐ łøđ", "naïve café résumé Zoë",
+    "\x04", "a\x04b", "t\x04h e\x06 \x13\x14\x16\x1d", "\U00040000x\U000c0000", "".join(map(chr, range(33))),
     # Unicode 15
     "!\U0001e4d0a\U00031350!", "a\U00011f50 \U0001e4f0\U0001d2c0", "\U0001fae8\U0001fa75 \U0001faf7", "\U00011f04\U00011f34\U00011f43", "\u0cf3\u0ece\U0001e030",
     "aaaaaaa", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "AAAAA", "hahahahahahahaha", "abababababab", "= = = =", "…" * 7, "—" * 5, "中" * 9, "😀" * 5,

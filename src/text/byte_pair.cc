@@ -110,8 +110,11 @@ Status ByteLevelEncoder::encode_piece(std::string_view piece, MergeWorkspace& wo
   work.symbols.clear();
   for (const char c : piece) {
     const std::int32_t id = vocabulary_->byte_ids[static_cast<unsigned char>(c)];
-    if (id < 0) return encode_bytes(*vocabulary_, piece, out);
-    work.symbols.push_back({.id = id, .length = 1});
+    if (id >= 0) {
+      work.symbols.push_back({.id = id, .length = 1});
+    } else if (const auto unknown = vocabulary_->unknown_for_text(); unknown.has_value()) {
+      work.symbols.push_back({.id = *unknown, .length = 1});
+    }  // else the byte is left out, as the vocabularies' own library does: some lack a few control characters
   }
   link(work.symbols);
   merge_all(work, [&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });

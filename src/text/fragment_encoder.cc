@@ -12,15 +12,13 @@ Status encode_bytes(const Vocabulary& vocabulary, std::string_view bytes, std::v
     for (const char c : bytes) out.push_back(id_of(c));
     return Ok{};
   }
-  // Some files name a mark such as "<|endoftext|>" as the unknown token; text must never become one.
-  const bool has_unknown =
-      vocabulary.unknown.has_value() && vocabulary.type(*vocabulary.unknown) == TokenType::kUnknown;
-  if (!has_unknown) {
+  const auto unknown = vocabulary.unknown_for_text();
+  if (!unknown.has_value()) {
     return fail(ErrorCode::kInvalidArgument,
                 "the vocabulary has no token for the byte 0x{:02X} of the text, and none that stands for the unknown",
                 static_cast<unsigned char>(*std::ranges::find_if(bytes, [&](char c) { return id_of(c) < 0; })));
   }
-  out.push_back(*vocabulary.unknown);
+  out.push_back(*unknown);
   return Ok{};
 }
 

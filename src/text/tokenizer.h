@@ -1,5 +1,5 @@
 // From text to token ids and back. Text is bytes; what is no valid UTF-8 is encoded too, and comes back unchanged
-// where the vocabulary has a token for each byte.
+// where the vocabulary has a token for each of its bytes.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,10 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// The ids of `text`; time is about linear in its length, whatever it says. An empty text has none. The only error is
-  /// a text that the vocabulary cannot express (it has neither byte tokens nor an unknown token).
+  /// The ids of `text`; time is about linear in its length, whatever it says. An empty text has none. A byte-level
+  /// vocabulary that lacks a byte leaves it out, as the library it was made with does (SmolLM2 has no U+0004). Errors,
+  /// kInvalidArgument: a text of more than 512 MiB, or one that a vocabulary with neither bytes nor an unknown token
+  /// cannot say.
   Result<std::vector<std::int32_t>> encode(std::string_view text, SpecialTokens special = SpecialTokens::none()) const;
 
   /// The bytes of `ids`, joined; `skip_special` leaves control tokens out. Ids outside the vocabulary are our fault:

@@ -264,6 +264,10 @@ std::optional<std::int32_t> Vocabulary::find_plain(std::string_view text) const 
   return id;
 }
 
+std::optional<std::int32_t> Vocabulary::unknown_for_text() const {
+  return unknown.has_value() && type(*unknown) == TokenType::kUnknown ? unknown : std::nullopt;
+}
+
 Result<std::unique_ptr<const Vocabulary>> make_vocabulary(TokenizerSource& source, TextForm form) {
   auto out = std::make_unique<Vocabulary>();
   out->form = form;

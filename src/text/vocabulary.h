@@ -37,6 +37,9 @@ struct Vocabulary {
   bool is_control(std::int32_t id) const { return type(id) == TokenType::kControl || type(id) == TokenType::kUnknown; }
   /// The token that writes `text` in an ordinary text: never a mark, a byte, or one that stands apart.
   std::optional<std::int32_t> find_plain(std::string_view text) const;
+  /// The token for text that no other covers. Some files name a mark such as "<|endoftext|>" here; text must never
+  /// become one, so that counts as none.
+  std::optional<std::int32_t> unknown_for_text() const;
 };
 
 /// Checks the lists of `source` and takes them over. Errors as Tokenizer::create.
