@@ -1,5 +1,6 @@
+#include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <string>
 
 #include "tiny_chat_model.h"
 
@@ -106,7 +107,7 @@ TEST(OpenTest, AnIgnoredKeyIsToldInTheInfo) {
     model.writer().set("llama.frobnication", std::uint32_t{3});
     const std::vector<std::string> tokens = tiny_tokens();
     model.writer().set("tokenizer.ggml.model", "gpt2").set("tokenizer.ggml.pre", "smollm");
-    model.writer().set("tokenizer.ggml.tokens", tokens).set("tokenizer.ggml.merges", std::vector<std::string>{});
+    model.writer().set("tokenizer.ggml.tokens", tokens).set("tokenizer.ggml.merges", std::vector<std::string>{"} }"});
     return model.bytes();
   }();
   const TemporaryFile file(bytes_with_key);

@@ -48,7 +48,8 @@ inline std::vector<std::string> tiny_tokens() {
   for (char c = 'a'; c <= 'z'; ++c) tokens.emplace_back(1, c);
   tokens.emplace_back("Ġ");
   tokens.emplace_back("Ċ");
-  for (const char c : std::string("0123456789<>|_.,!?:/-'()\"=+*#@[]{}~")) tokens.emplace_back(1, c);
+  for (const char c : std::string("0123456789<>|_.,!?:/-'()\"=+*#@[]{}")) tokens.emplace_back(1, c);
+  tokens.emplace_back("}}");  // the one merge
   return tokens;
 }
 
@@ -62,7 +63,7 @@ inline std::string tiny_chat_bytes(const TinyChat& chat = {}) {
       .set("tokenizer.ggml.pre", "smollm")
       .set("tokenizer.ggml.tokens", tokens)
       .set("tokenizer.ggml.token_type", types)
-      .set("tokenizer.ggml.merges", std::vector<std::string>{})
+      .set("tokenizer.ggml.merges", std::vector<std::string>{"} }"})
       .set("tokenizer.ggml.bos_token_id", std::uint32_t{kBos})
       .set("tokenizer.ggml.eos_token_id", std::uint32_t{kEos})
       .set("tokenizer.ggml.add_bos_token", chat.add_bos);
