@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "unit/text/random_text.h"
 #include "unit/text/small_vocabularies.h"
@@ -178,7 +178,7 @@ TEST(Tokenizer, InvalidUtf8ComesBackUnchanged) {
   }
 }
 
-/// Four times the text must not take sixteen times as long.
+/// Four times the text must not take sixteen times as long. A quadratic way needs many seconds for the larger text.
 TEST(Tokenizer, TimeIsLinear) {
   const auto byte_level = create(byte_level_source(english_merges()));
   const auto llama = create(byte_level_source(english_merges(), "llama-bpe"));
@@ -188,13 +188,13 @@ TEST(Tokenizer, TimeIsLinear) {
       const auto seconds = [&](std::size_t bytes) {
         std::string text;
         while (text.size() < bytes) text += unit;
-        const auto begin = std::chrono::steady_clock::now();
+        const std::clock_t begin = std::clock();  // processor time: other programs may be busy
         EXPECT_FALSE(tokenizer->encode(text).value().empty());
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
       };
       const double small = seconds(50'000);
       const double large = seconds(200'000);
-      EXPECT_LT(large, 10 * small + 0.05) << unit << ": " << small << " s, then " << large << " s";
+      EXPECT_LT(large, 10 * small + 0.5) << unit << ": " << small << " s, then " << large << " s";
     }
   }
 }
