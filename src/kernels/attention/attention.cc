@@ -87,12 +87,24 @@ bool cpu_supports(const AttentionProblem& problem, const DeviceCaps& caps) {
          (dtype == DType::kF16 || dtype == DType::kBf16 || dtype == DType::kF32);
 }
 
+// Keys, queries, weights and values with 8 significant bits: less than standard precision's other roundings.
+bool bf16_supports(const AttentionProblem& problem, const DeviceCaps& caps) {
+  return cpu_supports<CpuIsa::kAvx512Bf16>(problem, caps) && problem.precision == Precision::kStandard;
+}
+
 template <CpuIsa isa, auto tiles, auto partitions, auto merge>
 constexpr AttentionKernel cpu(std::string_view name, Arithmetic arithmetic) {
   return {name, arithmetic, cpu_supports<isa>, cpu_scratch, no_units, prepare_cpu<tiles, partitions, merge>};
 }
 
 constexpr std::array kKernels = {
+    AttentionKernel{
+        "cpu_avx512_bf16",
+        {"bf16_pairs_f32"},
+        bf16_supports,
+        cpu_scratch,
+        no_units,
+        prepare_cpu<attention_tiles_avx512_bf16, attention_partitions_avx512_bf16, attention_merge_avx512_bf16>},
     cpu<CpuIsa::kAvx512, attention_tiles_avx512, attention_partitions_avx512, attention_merge_avx512>(
         "cpu_avx512", kFusedLanesArithmetic),
     cpu<CpuIsa::kAvx2, attention_tiles_avx2, attention_partitions_avx2, attention_merge_avx2>("cpu_avx2",

@@ -1,5 +1,7 @@
 #include "kernels/cpu/lanes_avx2.h"
-
+// after the lanes
+#include "kernels/attention/products_f32.h"
+// after both
 #include "kernels/attention/cpu_body.h"
 
 namespace pagoda::kernels {

@@ -51,5 +51,8 @@ void attention_partitions_avx512(const AttentionPartitionParams& params, device:
 void attention_merge_portable(const AttentionMergeParams& params, device::HostRange range);
 void attention_merge_avx2(const AttentionMergeParams& params, device::HostRange range);
 void attention_merge_avx512(const AttentionMergeParams& params, device::HostRange range);
+void attention_tiles_avx512_bf16(const AttentionTileParams& params, device::HostRange range);
+void attention_partitions_avx512_bf16(const AttentionPartitionParams& params, device::HostRange range);
+void attention_merge_avx512_bf16(const AttentionMergeParams& params, device::HostRange range);
 
 }  // namespace pagoda::kernels

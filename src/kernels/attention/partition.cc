@@ -24,7 +24,8 @@ HostScratch host_scratch(const AttentionProblem& problem) {
   s.tile_tokens = std::max<std::int64_t>(1, rows / heads);
   s.tile_rows = s.tile_tokens * heads;
   s.worker_floats = s.tile_rows * (s.key_floats + 2 * s.value_floats) + kBlockRows * kPartitionKeys +
-                    round_up<std::int64_t>(4 * s.tile_rows, 16) + kPartitionKeys * (layout.key_dim + s.value_floats);
+                    round_up<std::int64_t>(4 * s.tile_rows, 16) + s.value_floats +
+                    kPartitionKeys * (s.key_floats + s.value_floats);
   s.partial_floats = s.value_floats + 16;
   const std::int64_t seen = problem.window > 0 ? std::min(problem.window, problem.max_context) : problem.max_context;
   s.max_partitions = ceil_div(seen, kPartitionKeys) + (problem.window > 0 ? 1 : 0);

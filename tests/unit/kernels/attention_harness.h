@@ -25,7 +25,6 @@ struct AttentionCase {
   bool sinks = false;
   tensor::DType dtype = tensor::DType::kF16;
   double gain = 1;  ///< of queries: large ones make a cap bite
-  Precision precision = Precision::kHigh;
 
   std::string name() const {
     return format("{} heads / {}, dims {} {}, blocks of {}, window {}, cap {}, sinks {}, {}", heads, kv_heads, key_dim,
@@ -100,17 +99,18 @@ class AttentionRun {
     page_ids_.resize(static_cast<std::size_t>(num_pages_));
     std::iota(page_ids_.begin(), page_ids_.end(), 0);
     std::shuffle(page_ids_.begin(), page_ids_.end(), std::mt19937(options.page_seed));
-    const AttentionProblem problem{.activation = tensor::dtype_of<T>(),
-                                   .precision = c.precision,
-                                   .layout = layout_,
-                                   .num_heads = c.heads,
-                                   .scale = 1 / std::sqrt(static_cast<double>(c.key_dim)),
-                                   .window = c.window,
-                                   .softcap = c.softcap,
-                                   .sinks = c.sinks,
-                                   .max_rows = std::ssize(data),
-                                   .max_context = longest,
-                                   .workers = options.threads};
+    AttentionProblem problem{.activation = tensor::dtype_of<T>(),
+                             .precision = Precision::kHigh,
+                             .layout = layout_,
+                             .num_heads = c.heads,
+                             .scale = 1 / std::sqrt(static_cast<double>(c.key_dim)),
+                             .window = c.window,
+                             .softcap = c.softcap,
+                             .sinks = c.sinks,
+                             .max_rows = std::ssize(data),
+                             .max_context = longest,
+                             .workers = options.threads};
+    if (!attention.supports(problem, caps)) problem.precision = Precision::kStandard;
     PAGODA_CHECK(attention.supports(problem, caps), "{}", attention.name);
     attend_ = attention.prepare(problem, {sinks_.data()}, caps).value();
     store_ = store.prepare({tensor::dtype_of<T>(), layout_}, {}, caps).value();

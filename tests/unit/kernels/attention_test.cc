@@ -19,8 +19,18 @@ using testing::relative_error;
 using testing::SequenceData;
 using testing::Steps;
 
-// Of the largest output, against double precision on the same rounded keys and values.
-constexpr double kTolerance = 2e-6;
+// Of the largest output, against double precision on the same rounded keys and values. A score near 50 (the capped
+// case) has a last place of 4e-6 in float, and so has its weight.
+constexpr double kTolerance = 6e-6;
+
+// Of candidates that round queries, keys, weights and values to 8 bits: of the largest output at ordinary scores; a
+// score of size s is itself 2^-9 s off.
+constexpr double kRoundedTolerance = 0.01;
+
+double tolerance_of(const AttentionKernel& kernel, const AttentionCase& c) {
+  if (kernel.arithmetic.name != "bf16_pairs_f32") return kTolerance;
+  return kRoundedTolerance * std::max(1.0, c.gain);
+}
 
 const std::vector<AttentionCase>& cases() {
   static const std::vector<AttentionCase> all = {
@@ -80,7 +90,8 @@ TEST(Attention, EveryCandidateIsNearTheReference) {
     for (const Candidate& candidate : candidates()) {
       const Steps steps{{{0, 401}, {1, 128}, {2, 129}, {3, 1}}};
       const auto got = cpu_outputs(c, *candidate.kernel, candidate.caps, data, steps);
-      EXPECT_LT(relative_error(got, want), kTolerance) << candidate.kernel->name << ": " << c.name();
+      EXPECT_LT(relative_error(got, want), tolerance_of(*candidate.kernel, c))
+          << candidate.kernel->name << ": " << c.name();
     }
   }
 }
@@ -146,7 +157,8 @@ TEST(Attention, AWindowIsNotOneKeyWiderOrNarrower) {
         AttentionCase other = c;
         other.window = window;
         const DeviceCaps caps = device::cpu_caps(device::detect_isa()).value();
-        return relative_error(cpu_outputs(other, attention_kernels()[0], caps, data, in_chunks(length, chunk)), want);
+        return relative_error(
+            cpu_outputs(other, testing::attention_named("cpu_portable"), caps, data, in_chunks(length, chunk)), want);
       };
       EXPECT_LT(got(8), kTolerance);
       EXPECT_GT(got(7), 1e-3);
@@ -184,7 +196,7 @@ TEST(Attention, ACapIsNotDropped) {
     const auto error = [&](const AttentionCase& c) {
       return relative_error(cpu_outputs(c, *candidate.kernel, candidate.caps, data, in_chunks(100, 33)), want);
     };
-    EXPECT_LT(error(capped), kTolerance);
+    EXPECT_LT(error(capped), tolerance_of(*candidate.kernel, capped) / 3);
     EXPECT_GT(error(plain), 0.1);
   }
 }
