@@ -1,6 +1,8 @@
 // What the program refuses, and how it says so.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "fixtures/gguf_writer.h"
 #include "program.h"
 
