@@ -32,7 +32,12 @@ class Machine {
     if (steps_ >= next_check_) check();
   }
   /// Pays for work on `count` bytes at once.
-  void step_bytes(std::size_t count) { step(count / 64); }
+  void step_bytes(std::size_t count) {
+    bytes_ += count;  // what is left over counts on, so that many small pieces cost as much as one large
+    if (bytes_ < 64) return;
+    step(bytes_ / 64);
+    bytes_ %= 64;
+  }
   void check();
   /// The time limit counts from here.
   void start_clock();
@@ -78,6 +83,7 @@ class Machine {
   Heap heap_;
   std::uint64_t steps_ = 0;
   std::uint64_t next_check_ = 0;
+  std::size_t bytes_ = 0;
   int depth_ = 0;
   std::chrono::steady_clock::time_point deadline_;
   std::int64_t now_;

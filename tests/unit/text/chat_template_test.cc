@@ -260,6 +260,18 @@ TEST(TemplateLimits, SharedValuesThatUnfoldExponentially) {
   EXPECT_EQ(code_of(twice + "{{ ns.a in [ns.b] }}"), ErrorCode::kTemplateLimit);
 }
 
+TEST(TemplateLimits, PaddingIsPaidFor) {
+  TemplateLimits limits;
+  limits.time_ms = 500;
+  for (const char* expression :
+       {"'x' | center(99999999)", "'x'.ljust(99999999)", "'x'.zfill(99999999)", "'\\t'.expandtabs(99999999)",
+        "'%99999999d' % 1", "'{:99999999}'.format(1)", "'a\\n' | indent(99999999)"}) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(code_of(std::string("{{ ") + expression + " }}", limits), ErrorCode::kTemplateLimit) << expression;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << expression;
+  }
+}
+
 TEST(TemplateLimits, SearchesAreLinear) {
   // Both texts are the caller's: a naive search would compare 10^11 bytes here.
   const std::string a(300'000, 'a');
