@@ -29,7 +29,7 @@ class HostRunner final : public Runner {
         results_(info_.vocab, plan_.spec.hidden),
         last_ids_(static_cast<std::size_t>(info_.max_slots), 0),
         graphs_(decoder_, inputs_, plan_.options.max_rows, stream_) {
-    for (int worker = 0; worker < pool.num_threads(); ++worker) scratch_.emplace_back(info_.vocab);
+    for (int worker = 0; worker < pool.num_threads(); ++worker) scratch_.emplace_back(info_.vocab, plan_.caps.isa);
   }
 
   const RunnerInfo& info() const override { return info_; }
@@ -103,7 +103,7 @@ class HostRunner final : public Runner {
                        RowScratch<T>& scratch) {
     const std::int64_t at = row.token_offset + row.want_from + token.place;
     const std::int32_t target = batch_->targets[static_cast<std::size_t>(at)];
-    const kernels::RowSummary summary = kernels::summarize(logits);
+    const kernels::RowSummary summary = kernels::summarize(logits, plan_.caps.isa);
     const std::span<TokenLogprob> best = results_.target_best(token);
     if (!summary.finite) {
       constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -111,7 +111,7 @@ class HostRunner final : public Runner {
       std::ranges::fill(best, TokenLogprob{.id = sched::kNoToken, .logprob = kNan});
       return;
     }
-    const double log_sum = kernels::log_sum_exp(logits, summary.max);
+    const double log_sum = kernels::log_sum_exp(logits, summary.max, plan_.caps.isa);
     if (target != sched::kNoToken) {
       results_.target_logprob(token) =
           static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(target)]) - log_sum);

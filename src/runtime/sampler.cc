@@ -113,10 +113,10 @@ template <class T>
 void Sampler::sample(std::int32_t slot, std::int64_t position, std::span<const T> logits, RowScratch<T>& scratch,
                      std::span<TokenLogprob> best, RowResult& result) {
   Slot& own = at(slot);
-  kernels::RowSummary summary = kernels::summarize(logits);
+  kernels::RowSummary summary = kernels::summarize(logits, scratch.draw.isa);
   result.non_finite = !summary.finite;
   if (!summary.finite) return;
-  const double log_sum = own.num_best >= 0 ? kernels::log_sum_exp(logits, summary.max) : 0;
+  const double log_sum = own.num_best >= 0 ? kernels::log_sum_exp(logits, summary.max, scratch.draw.isa) : 0;
   if (own.num_best > 0) kernels::best_tokens(logits, log_sum, best, scratch.draw);
   const kernels::LogitChanges changes{.bias = own.bias,
                                       .seen = own.seen,
@@ -127,7 +127,7 @@ void Sampler::sample(std::int32_t slot, std::int64_t position, std::span<const T
     const std::span<T> changed(scratch.row.data(), logits.size());
     std::ranges::copy(logits, changed.begin());
     kernels::change_logits(changed, own.settings, changes);
-    summary = kernels::summarize(std::span<const T>(changed));
+    summary = kernels::summarize(std::span<const T>(changed), scratch.draw.isa);
     result.non_finite = !summary.finite;
     if (!summary.finite) return;
     row = changed;

@@ -17,7 +17,7 @@ Status check_sampling(const SamplingParams& params, std::int64_t vocab);
 /// Memory of one worker. T is the type of logits.
 template <class T>
 struct RowScratch {
-  explicit RowScratch(std::int64_t vocab) : draw(vocab), row(static_cast<std::size_t>(vocab)) {}
+  RowScratch(std::int64_t vocab, device::CpuIsa isa) : draw(vocab, isa), row(static_cast<std::size_t>(vocab)) {}
   kernels::DrawScratch draw;
   std::vector<T> row;
 };

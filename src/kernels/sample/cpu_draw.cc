@@ -2,10 +2,11 @@
 // tokens reach, and only those are sorted.
 #include <algorithm>
 #include <array>
-#include <cmath>
 
+#include "base/checked.h"
 #include "kernels/sample/exp_nonpositive.h"
 #include "kernels/sample/philox.h"
+#include "kernels/sample/row_kernels.h"
 #include "kernels/sample/sample.h"
 
 namespace pagoda::kernels {
@@ -66,12 +67,6 @@ void gather_mass(std::span<const T> logits, double max, double inverse, double m
   gather(logits, max, inverse, static_cast<int>(last), scratch.candidates);
 }
 
-double total(std::span<const double> weights) {
-  double sum = 0;
-  for (const double weight : weights) sum += weight;
-  return sum;
-}
-
 /// Drops, from ids sorted best first, all after the first whose predecessors' mass reaches the wanted share.
 void keep_mass(std::vector<std::int32_t>& ids, std::span<const double> weights, double wanted) {
   double before = 0;
@@ -82,20 +77,43 @@ void keep_mass(std::vector<std::int32_t>& ids, std::span<const double> weights, 
   ids.resize(kept);
 }
 
-/// The first id, in the order of ids, at which the running sum passes number · total.
-template <class Next>
-std::int32_t walk(double number, std::size_t count, Next&& weight_and_id) {
-  double sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += weight_and_id(i).first;
-  const double threshold = number * sum;
+/// The first of ids, in their order, at which the running sum of weights passes number · total.
+std::int32_t walk(double number, std::span<const std::int32_t> ids, std::span<const double> weights) {
+  const auto weight = [&](std::int32_t id) { return weights[static_cast<std::size_t>(id)]; };
+  double total = 0;
+  for (const std::int32_t id : ids) total += weight(id);
   double passed = 0;
   std::int32_t last = -1;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto [weight, id] = weight_and_id(i);
-    if (weight <= 0) continue;
-    passed += weight;
+  for (const std::int32_t id : ids) {
+    if (weight(id) <= 0) continue;
+    passed += weight(id);
     last = id;
-    if (passed > threshold) break;
+    if (passed > number * total) break;
+  }
+  return last;
+}
+
+/// The same over the whole vocabulary, block by block.
+std::int32_t walk_blocks(double number, std::span<const double> weights, std::span<const double> block_sums) {
+  double total = 0;
+  for (const double sum : block_sums) total += sum;
+  double passed = 0;
+  std::int32_t last = -1;
+  for (std::size_t b = 0; b < block_sums.size(); ++b) {
+    if (block_sums[b] <= 0) continue;
+    const std::size_t begin = b * kWeightBlock;
+    const bool here = passed + block_sums[b] > number * total;
+    if (!here && b + 1 < block_sums.size()) {
+      passed += block_sums[b];
+      last = static_cast<std::int32_t>(begin);  // if rounding leaves nothing to pass the threshold
+      continue;
+    }
+    for (std::size_t i = begin; i < std::min(begin + kWeightBlock, weights.size()); ++i) {
+      if (weights[i] <= 0) continue;
+      passed += weights[i];
+      last = static_cast<std::int32_t>(i);
+      if (passed > number * total) return last;
+    }
   }
   return last;
 }
@@ -104,7 +122,7 @@ std::int32_t walk(double number, std::size_t count, Next&& weight_and_id) {
 
 template <class T>
 void best_tokens(std::span<const T> logits, double log_sum, std::span<TokenLogprob> out, DrawScratch& scratch) {
-  const double max = summarize(logits).max;
+  const double max = summarize(logits, scratch.isa).max;
   gather_best(logits, max, 1.0, out.size(), scratch.candidates);
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::int32_t id = scratch.candidates[i];
@@ -118,35 +136,35 @@ std::int32_t draw(std::span<const T> logits, const RowSummary& summary, const Sa
   if (settings.greedy()) return summary.best;
   const double max = summary.max;
   const double inverse = 1.0 / settings.temperature;
-  const std::span<double> weights(scratch.weights.data(), logits.size());
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    weights[id] = exp_nonpositive((static_cast<double>(logits[id]) - max) * inverse);
-  }
   const double number = draw_number(settings.seed, settings.choice, position);
-  const auto kept_weight = [&](std::int32_t id) {
-    const double weight = weights[static_cast<std::size_t>(id)];
-    return std::pair{weight >= settings.min_p ? weight : 0.0, id};
+  const std::span<double> weights(scratch.weights.data(), logits.size());
+  const auto blocks = static_cast<std::size_t>(ceil_div<std::int64_t>(std::ssize(logits), kWeightBlock));
+  const std::span<double> block_sums(scratch.block_sums.data(), blocks);
+  const auto weigh_all = [&](double floor) {
+    row_kernels<T>(scratch.isa)
+        .weights(logits.data(), std::ssize(logits), max, inverse, floor, weights.data(), block_sums.data());
   };
-  const bool limited = settings.top_k > 0 && static_cast<std::size_t>(settings.top_k) < logits.size();
   std::vector<std::int32_t>& ids = scratch.candidates;
-  if (limited) {
+  double mass = 0;
+  if (settings.top_k > 0 && static_cast<std::size_t>(settings.top_k) < logits.size()) {
     gather_best(logits, max, inverse, static_cast<std::size_t>(settings.top_k), ids);
-  } else if (settings.top_p < 1) {
-    gather_mass(logits, max, inverse, settings.top_p * total(weights), scratch);
-  } else {
-    return walk(number, logits.size(), [&](std::size_t i) { return kept_weight(static_cast<std::int32_t>(i)); });
-  }
-  if (settings.top_p < 1) {
-    double mass = 0;
-    if (limited) {
-      for (const std::int32_t id : ids) mass += weights[static_cast<std::size_t>(id)];
-    } else {
-      mass = total(weights);
+    for (const std::int32_t id : ids) {
+      const auto at = static_cast<std::size_t>(id);
+      weights[at] = exp_nonpositive((static_cast<double>(logits[at]) - max) * inverse);
+      mass += weights[at];
     }
-    keep_mass(ids, weights, settings.top_p * mass);
+  } else if (settings.top_p < 1) {
+    weigh_all(0);
+    for (const double sum : block_sums) mass += sum;
+    gather_mass(logits, max, inverse, settings.top_p * mass, scratch);
+  } else {
+    weigh_all(settings.min_p);  // the likeliest token weighs 1
+    return walk_blocks(number, weights, block_sums);
   }
+  if (settings.top_p < 1) keep_mass(ids, weights, settings.top_p * mass);
+  std::erase_if(ids, [&](std::int32_t id) { return weights[static_cast<std::size_t>(id)] < settings.min_p; });
   std::sort(ids.begin(), ids.end());
-  return walk(number, ids.size(), [&](std::size_t i) { return kept_weight(ids[i]); });
+  return walk(number, ids, weights);
 }
 
 template void best_tokens(std::span<const float>, double, std::span<TokenLogprob>, DrawScratch&);

@@ -1,66 +1,60 @@
-// One pass over a row each: largest logit, log-sum-exp, and the changes before a draw. The passes are integer or
-// independent chains, so that compilers vectorise them; a row of 262,144 is read at about memory speed.
+// One pass over a row each: largest logit, log-sum-exp, and the changes before a draw.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
-#include "kernels/sample/exp_nonpositive.h"
+#include "kernels/sample/row_kernels.h"
 #include "kernels/sample/sample.h"
 
 namespace pagoda::kernels {
 namespace {
 
+/// The number whose order key this is.
 template <class T>
-using KeyOf = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+T from_order_key(OrderKey<T> key) {
+  return std::bit_cast<T>(key ^ ((key >> (8 * sizeof key - 1)) & std::numeric_limits<OrderKey<T>>::max()));
+}
 
-/// Bits as a signed integer that orders as the numbers do (NaN aside): integer maxima vectorise, floating ones do not.
+/// The first place of a value that is there: whole pieces are compared first, which compilers vectorise.
 template <class T>
-KeyOf<T> order_key(T value) {
-  using Key = KeyOf<T>;
-  const Key bits = std::bit_cast<Key>(value + T{0});  // -0 becomes +0
-  return bits ^ ((bits >> (8 * sizeof(Key) - 1)) & std::numeric_limits<Key>::max());
+std::int32_t first_place(std::span<const T> row, T value) {
+  constexpr std::size_t kPiece = 512;
+  std::size_t begin = 0;
+  for (; begin + kPiece <= row.size(); begin += kPiece) {
+    std::int32_t found = 0;
+    for (std::size_t i = begin; i < begin + kPiece; ++i) found |= row[i] == value ? 1 : 0;
+    if (found != 0) break;
+  }
+  return static_cast<std::int32_t>(std::find(row.begin() + static_cast<std::int64_t>(begin), row.end(), value) -
+                                   row.begin());
 }
 
 }  // namespace
 
-template <class T>
-RowSummary summarize(std::span<const T> logits) {
-  using Key = KeyOf<T>;
-  const Key infinity = std::bit_cast<Key>(std::numeric_limits<T>::infinity());
-  Key best = std::numeric_limits<Key>::min();
-  Key largest_magnitude = 0;  // from infinity on: a NaN or an infinity of either sign
-  for (const T value : logits) {
-    const Key key = order_key(value);
-    const Key magnitude = std::bit_cast<Key>(value) & std::numeric_limits<Key>::max();
-    best = key > best ? key : best;
-    largest_magnitude = magnitude > largest_magnitude ? magnitude : largest_magnitude;
-  }
-  RowSummary summary{.max = -std::numeric_limits<double>::infinity(), .best = -1, .finite = false};
-  // A NaN of negative sign is below every number in key order, so its magnitude tells.
-  if (largest_magnitude > infinity || best == infinity || logits.empty()) return summary;
-  if (best == order_key(-std::numeric_limits<T>::infinity())) return summary;
-  const auto at = std::find_if(logits.begin(), logits.end(), [best](T value) { return order_key(value) == best; });
-  return {.max = static_cast<double>(*at), .best = static_cast<std::int32_t>(at - logits.begin()), .finite = true};
+DrawScratch::DrawScratch(std::int64_t vocab, device::CpuIsa instructions)
+    : isa(instructions),
+      weights(static_cast<std::size_t>(vocab)),
+      block_sums(static_cast<std::size_t>(vocab / kWeightBlock + 1)) {
+  candidates.reserve(static_cast<std::size_t>(vocab));
 }
 
 template <class T>
-double log_sum_exp(std::span<const T> logits, double max) {
-  constexpr std::size_t kChains = 16;
-  double chains[kChains] = {};
-  std::size_t i = 0;
-  for (; i + kChains <= logits.size(); i += kChains) {
-    for (std::size_t c = 0; c < kChains; ++c) {
-      chains[c] += exp_nonpositive(static_cast<double>(logits[i + c]) - max);
-    }
-  }
-  for (std::size_t c = 0; i < logits.size(); ++i, ++c) {
-    chains[c] += exp_nonpositive(static_cast<double>(logits[i]) - max);
-  }
-  double sum = 0;
-  for (const double chain : chains) sum += chain;
-  return max + std::log(sum);
+RowSummary summarize(std::span<const T> logits, device::CpuIsa isa) {
+  const auto infinity = order_key(std::numeric_limits<T>::infinity());
+  OrderKey<T> best, magnitude;
+  row_kernels<T>(isa).extremes(logits.data(), std::ssize(logits), &best, &magnitude);
+  const RowSummary none{.max = -std::numeric_limits<double>::infinity(), .best = -1, .finite = false};
+  // A NaN of negative sign is below every number in key order, so its magnitude tells.
+  if (magnitude > infinity || best == infinity || logits.empty()) return none;
+  if (best == order_key(-std::numeric_limits<T>::infinity())) return none;
+  const T max = from_order_key<T>(best);
+  return {.max = static_cast<double>(max), .best = first_place(logits, max), .finite = true};
+}
+
+template <class T>
+double log_sum_exp(std::span<const T> logits, double max, device::CpuIsa isa) {
+  return max + std::log(row_kernels<T>(isa).sum_exp(logits.data(), std::ssize(logits), max));
 }
 
 template <class T>
@@ -85,10 +79,10 @@ void change_logits(std::span<T> logits, const SampleSettings& settings, const Lo
   }
 }
 
-template RowSummary summarize(std::span<const float>);
-template RowSummary summarize(std::span<const double>);
-template double log_sum_exp(std::span<const float>, double);
-template double log_sum_exp(std::span<const double>, double);
+template RowSummary summarize(std::span<const float>, device::CpuIsa);
+template RowSummary summarize(std::span<const double>, device::CpuIsa);
+template double log_sum_exp(std::span<const float>, double, device::CpuIsa);
+template double log_sum_exp(std::span<const double>, double, device::CpuIsa);
 template void change_logits(std::span<float>, const SampleSettings&, const LogitChanges&);
 template void change_logits(std::span<double>, const SampleSettings&, const LogitChanges&);
 

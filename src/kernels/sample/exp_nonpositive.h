@@ -1,14 +1,13 @@
 // e^x for x ≤ 0 as plain arithmetic, so that compilers turn loops over it into vector code and every build gives the
-// same bits.
+// same bits. Always inlined: files for one instruction set may emit no function that others could be linked to.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 namespace pagoda::kernels {
 
 /// Within 2 units of the last place; 0 below -708, where the result is not a normal number.
-inline double exp_nonpositive(double x) {
+[[gnu::always_inline]] inline double exp_nonpositive(double x) {
   constexpr double kMagic = 0x1.8p52;  // adding it leaves the nearest integer in the low bits
   const double bounded = x < -708.0 ? -708.0 : x;
   const double shifted = bounded * 1.4426950408889634074 + kMagic;
@@ -29,8 +28,8 @@ inline double exp_nonpositive(double x) {
   sum = sum * r + 0.5;
   sum = sum * r + 1.0;
   sum = sum * r + 1.0;
-  const std::uint64_t power = (std::bit_cast<std::uint64_t>(shifted) + 1023) << 52;
-  const double value = sum * std::bit_cast<double>(power);
+  const std::uint64_t power = (__builtin_bit_cast(std::uint64_t, shifted) + 1023) << 52;
+  const double value = sum * __builtin_bit_cast(double, power);
   return x < -708.0 ? 0.0 : value;
 }
 

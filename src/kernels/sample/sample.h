@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/caps.h"
 #include "pagoda/types.h"
 
 namespace pagoda::kernels {
@@ -56,22 +57,22 @@ struct RowSummary {
   bool finite = true;     ///< false: a NaN, a positive infinity, or nothing above negative infinity: no distribution
 };
 
-/// Memory of one worker's draws, for rows of up to `vocab` logits.
+/// Memory of one worker's draws, for rows of up to `vocab` logits, and the instructions it may use: they change no bit.
 struct DrawScratch {
-  explicit DrawScratch(std::int64_t vocab) : weights(static_cast<std::size_t>(vocab)) {
-    candidates.reserve(static_cast<std::size_t>(vocab));
-  }
-  std::vector<double> weights;
+  explicit DrawScratch(std::int64_t vocab, device::CpuIsa instructions = device::CpuIsa::kPortable);
+  device::CpuIsa isa;
+  std::vector<double> weights;     // by id
+  std::vector<double> block_sums;  // of weights
   std::vector<std::int32_t> candidates;
 };
 
 /// T is float or double, here and below.
 template <class T>
-RowSummary summarize(std::span<const T> logits);
+RowSummary summarize(std::span<const T> logits, device::CpuIsa isa = device::CpuIsa::kPortable);
 
 /// ln Σ exp(logit), `max` being the row's largest: what a logit less it gives the token's log-probability.
 template <class T>
-double log_sum_exp(std::span<const T> logits, double max);
+double log_sum_exp(std::span<const T> logits, double max, device::CpuIsa isa = device::CpuIsa::kPortable);
 
 /// The best `out.size()` (≤ vocab) tokens, best first, ties to the lower id.
 template <class T>

@@ -131,7 +131,7 @@ TEST(Draw, EqualsTheReference) {
   const std::int32_t ks[] = {0, 2, 40, 5000};
   const double ps[] = {1, 0.95, 0.3, 1e-6};
   const double min_ps[] = {0, 0.05, 1};
-  for (std::size_t vocab : {3u, 1009u}) {
+  for (std::size_t vocab : {3u, 256u, 1009u}) {
     const std::vector<double> row = random_row(vocab, 11);
     int distinct = 0;
     for (const double temperature : temperatures) {
@@ -150,6 +150,40 @@ TEST(Draw, EqualsTheReference) {
       }
     }
     EXPECT_GT(distinct, 20) << "the comparison must see more than the best token";
+  }
+}
+
+/// Sets of instructions that this machine has.
+std::vector<device::CpuIsa> instruction_sets() {
+  std::vector<device::CpuIsa> all = {device::CpuIsa::kPortable};
+  for (const device::CpuIsa isa : {device::CpuIsa::kAvx2, device::CpuIsa::kAvx512}) {
+    if (device::detect_isa() >= isa) all.push_back(isa);
+  }
+  return all;
+}
+
+TEST(Rows, EveryInstructionSetGivesTheSameBits) {
+  for (const std::size_t vocab : {1u, 15u, 255u, 257u, 1009u, 5003u}) {
+    const std::vector<double> row = random_row(vocab, 6);
+    const std::vector<float> narrow(row.begin(), row.end());
+    const RowSummary expected = summarize(std::span<const double>(row));
+    const double log_sum = log_sum_exp(std::span<const double>(row), expected.max);
+    const double narrow_sum = log_sum_exp(std::span<const float>(narrow), expected.max);
+    for (const device::CpuIsa isa : instruction_sets()) {
+      EXPECT_EQ(summarize(std::span<const double>(row), isa).best, expected.best);
+      EXPECT_EQ(summarize(std::span<const float>(narrow), isa).best, expected.best);
+      EXPECT_EQ(log_sum_exp(std::span<const double>(row), expected.max, isa), log_sum);
+      EXPECT_EQ(log_sum_exp(std::span<const float>(narrow), expected.max, isa), narrow_sum);
+      DrawScratch portable(static_cast<std::int64_t>(vocab));
+      DrawScratch scratch(static_cast<std::int64_t>(vocab), isa);
+      for (const SampleSettings& settings : {SampleSettings{.temperature = 2}, {.temperature = 1.3, .top_p = 0.9}}) {
+        for (std::int64_t position = 0; position < 9; ++position) {
+          EXPECT_EQ(draw(std::span<const double>(row), expected, settings, position, scratch),
+                    draw(std::span<const double>(row), expected, settings, position, portable));
+          EXPECT_EQ(scratch.weights, portable.weights);
+        }
+      }
+    }
   }
 }
 
