@@ -66,7 +66,7 @@ inline void soft_max(const AttentionParams& p, float* scores, KeyRange range, fl
   const Lanes base = broadcast(maximum);
   Lanes total = broadcast(0.0f);
   const auto weights_at = [&](std::int64_t key) {
-    const Lanes weight = exp2_nonpositive(sub(load(scores + key), base));
+    const Lanes weight = weight_of(sub(load(scores + key), base));
     if (key >= range.begin && key + kG <= range.end) return weight;
     return select(lanes_between(range.begin - key, range.end - key), weight, broadcast(0.0f));
   };
@@ -241,16 +241,23 @@ inline RowState initial_state(const AttentionParams& p, std::int64_t head) {
   return {broadcast(p.sinks[head] * 1.44269504088896f), broadcast(1.0f)};
 }
 
-/// Adds one partition's result to a row's.
-inline void merge(float* sums, RowState& state, const float* part, float part_maximum, float part_denominator,
-                  std::int64_t value_floats) {
-  const Lanes both = max(broadcast(part_maximum), state.maximum);
-  const Lanes keep = exp2_nonpositive(sub(state.maximum, both));
-  const Lanes take = exp2_nonpositive(sub(broadcast(part_maximum), both));
+/// What a row's sums so far and a partition's are multiplied with.
+struct MergeFactors {
+  Lanes keep, take;
+};
+
+/// Takes a partition's maximum and denominator into a row's; a lane is a row, or all are the same one.
+inline MergeFactors merge_state(RowState& state, Lanes part_maximum, Lanes part_denominator) {
+  const Lanes both = max(part_maximum, state.maximum);
+  const MergeFactors factors{exp2_nonpositive(sub(state.maximum, both)), exp2_nonpositive(sub(part_maximum, both))};
   state.maximum = both;
-  state.denominator = fma(broadcast(part_denominator), take, mul(state.denominator, keep));
+  state.denominator = fma(part_denominator, factors.take, mul(state.denominator, factors.keep));
+  return factors;
+}
+
+inline void merge_sums(float* sums, const float* part, MergeFactors factors, std::int64_t value_floats) {
   for (std::int64_t dim = 0; dim < value_floats; dim += kG) {
-    store(sums + dim, fma(load(part + dim), take, mul(load(sums + dim), keep)));
+    store(sums + dim, fma(load(part + dim), factors.take, mul(load(sums + dim), factors.keep)));
   }
 }
 
@@ -283,32 +290,49 @@ inline QueryRows begin_tile(const AttentionParams& p, const Worker& w, std::int6
   }
   for (std::int64_t r = 0; r < count * heads; ++r) {
     const RowState state = initial_state(p, kv_head * heads + r % heads);
-    store_first(w.scalars + r * 4 + 2, state.maximum, 1);
-    store_first(w.scalars + r * 4 + 3, state.denominator, 1);
+    store_first(w.maxima + r, state.maximum, 1);
+    store_first(w.denominators + r, state.denominator, 1);
     for (std::int64_t dim = 0; dim < width; dim += kG) store(w.sums + r * width + dim, broadcast(0.0f));
   }
   return {.queries = w.queries,
           .scores = w.scores,
           .edge = w.edge,
           .accumulators = w.accumulators,
-          .maxima = w.scalars,
-          .denominators = w.scalars + 1,
+          .maxima = w.part_maxima,
+          .denominators = w.part_denominators,
           .accumulator_stride = width,
-          .scalar_stride = 4,
+          .scalar_stride = 1,
           .num_rows = count * heads,
           .heads = heads,
           .first_key = first_key};
 }
 
+/// Rows that see the partition at `start`: a run of them, as sight moves with the tokens.
+inline KeyRange rows_that_see(const AttentionParams& p, const QueryRows& q, std::int64_t start) {
+  KeyRange rows{0, q.num_rows};
+  while (!rows.empty() && visible(q.first_key + rows.begin / q.heads, p.window, start).empty()) rows.begin += q.heads;
+  while (!rows.empty() && visible(q.first_key + rows.end / q.heads - 1, p.window, start).empty()) rows.end -= q.heads;
+  return rows;
+}
+
 inline void merge_tile(const AttentionParams& p, const Worker& w, const QueryRows& q, std::int64_t start) {
   const std::int64_t width = p.scratch.value_floats;
-  for (std::int64_t r = 0; r < q.num_rows; ++r) {
-    if (visible(q.first_key + r / q.heads, p.window, start).empty()) continue;
-    float* scalars = w.scalars + r * 4;
-    RowState state{broadcast(scalars[2]), broadcast(scalars[3])};
-    merge(w.sums + r * width, state, w.accumulators + r * width, scalars[0], scalars[1], width);
-    store_first(scalars + 2, state.maximum, 1);
-    store_first(scalars + 3, state.denominator, 1);
+  const KeyRange rows = rows_that_see(p, q, start);
+  for (std::int64_t first = rows.begin; first < rows.end; first += kG) {
+    const std::int64_t count = rows.end - first < kG ? rows.end - first : kG;
+    RowState state{load_first(w.maxima + first, count), load_first(w.denominators + first, count)};
+    const MergeFactors factors =
+        merge_state(state, load_first(w.part_maxima + first, count), load_first(w.part_denominators + first, count));
+    store_first(w.maxima + first, state.maximum, count);
+    store_first(w.denominators + first, state.denominator, count);
+    float keep[kG];
+    float take[kG];
+    store(keep, factors.keep);
+    store(take, factors.take);
+    for (std::int64_t i = 0; i < count; ++i) {
+      merge_sums(w.sums + (first + i) * width, w.accumulators + (first + i) * width,
+                 {broadcast(keep[i]), broadcast(take[i])}, width);
+    }
   }
 }
 
@@ -326,7 +350,7 @@ inline void attend_tile(const AttentionParams& p, const Worker& w, std::int64_t 
     merge_tile(p, w, q, start);
   }
   for (std::int64_t r = 0; r < q.num_rows; ++r) {
-    write_output(p, w.sums + r * p.scratch.value_floats, broadcast(w.scalars[r * 4 + 3]), token + r / q.heads,
+    write_output(p, w.sums + r * p.scratch.value_floats, broadcast(w.denominators[r]), token + r / q.heads,
                  kv_head * q.heads + r % q.heads);
   }
 }
@@ -450,8 +474,9 @@ inline void attention_merge(const AttentionMergeParams& params, device::HostRang
     for (std::int64_t dim = 0; dim < p.scratch.value_floats; dim += kG) store(w.sums + dim, broadcast(0.0f));
     const float* partial = p.partials + unit * p.scratch.max_partitions * p.scratch.partial_floats;
     for (std::int64_t i = 0; i < span.count; ++i, partial += p.scratch.partial_floats) {
-      merge(w.sums, state, partial, partial[p.scratch.value_floats], partial[p.scratch.value_floats + 1],
-            p.scratch.value_floats);
+      const MergeFactors factors = merge_state(state, broadcast(partial[p.scratch.value_floats]),
+                                               broadcast(partial[p.scratch.value_floats + 1]));
+      merge_sums(w.sums, partial, factors, p.scratch.value_floats);
     }
     write_output(p, w.sums, state.denominator, p.step.row_offsets[row], unit % p.num_heads);
   }

@@ -31,14 +31,17 @@ struct KvTile {
 
 /// The parts of one worker's scratch.
 struct Worker {
-  Factor* queries;      // (rows, key_floats)
-  float* scores;        // (rows of a block, kPartitionKeys)
-  float* accumulators;  // (rows, value_floats)
-  float* sums;          // (rows, value_floats)
-  float* scalars;       // (rows, 4): maximum and denominator of a partition, then of all so far
-  Wide* edge;           // (value_floats)
-  Wide* keys;           // (groups, dk, 16)
-  Wide* values;         // (kPartitionKeys, value_floats)
+  Factor* queries;           // (rows, key_floats)
+  float* scores;             // (rows of a block, kPartitionKeys)
+  float* accumulators;       // (rows, value_floats)
+  float* sums;               // (rows, value_floats)
+  float* part_maxima;        // (rows) of one partition
+  float* part_denominators;  // (rows)
+  float* maxima;             // (rows) of all so far
+  float* denominators;       // (rows)
+  Wide* edge;                // (value_floats)
+  Wide* keys;                // (groups, dk, 16)
+  Wide* values;              // (kPartitionKeys, value_floats)
 };
 
 inline Worker worker_of(const AttentionParams& p, int index) {
@@ -54,7 +57,10 @@ inline Worker worker_of(const AttentionParams& p, int index) {
   w.scores = take(kMaxTileRows * kPartitionKeys);
   w.accumulators = take(s.tile_rows * s.value_floats);
   w.sums = take(s.tile_rows * s.value_floats);
-  w.scalars = take(s.tile_rows * 4);
+  w.part_maxima = take(s.tile_rows);
+  w.part_denominators = take(s.tile_rows);
+  w.maxima = take(s.tile_rows);
+  w.denominators = take(s.tile_rows);
   w.edge = reinterpret_cast<Wide*>(take(s.value_floats));
   w.keys = reinterpret_cast<Wide*>(take(kPartitionKeys * s.key_floats));
   w.values = reinterpret_cast<Wide*>(take(kPartitionKeys * s.value_floats));

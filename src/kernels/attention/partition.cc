@@ -7,10 +7,10 @@
 namespace pagoda::kernels {
 namespace {
 
-// Rows of queries that share one widening of K and V; a worker's scratch stays inside a second-level cache of 512 KiB.
-constexpr std::int64_t kTileRows = 96;
-constexpr std::int64_t kTileRowsWide = 64;  // heads wider than 128
-constexpr std::int64_t kBlockRows = 8;      // room for the scores of a block of query rows
+// Rows of queries that share one widening of K and V; a worker's scratch stays inside a second-level cache of 1 MiB.
+constexpr std::int64_t kTileRows = 192;
+constexpr std::int64_t kTileRowsWide = 128;  // heads wider than 128
+constexpr std::int64_t kBlockRows = 8;       // room for the scores of a block of query rows
 
 }  // namespace
 
@@ -24,7 +24,7 @@ HostScratch host_scratch(const AttentionProblem& problem) {
   s.tile_tokens = std::max<std::int64_t>(1, rows / heads);
   s.tile_rows = s.tile_tokens * heads;
   s.worker_floats = s.tile_rows * (s.key_floats + 2 * s.value_floats) + kBlockRows * kPartitionKeys +
-                    round_up<std::int64_t>(4 * s.tile_rows, 16) + s.value_floats +
+                    4 * round_up<std::int64_t>(s.tile_rows, 16) + s.value_floats +
                     kPartitionKeys * (s.key_floats + s.value_floats);
   s.partial_floats = s.value_floats + 16;
   const std::int64_t seen = problem.window > 0 ? std::min(problem.window, problem.max_context) : problem.max_context;

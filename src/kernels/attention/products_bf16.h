@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/lanes_math.h"
+
 namespace pagoda::kernels {
 namespace {
 
@@ -55,6 +57,17 @@ using Column = PairLanes;
 }
 [[gnu::always_inline]] inline Column broadcast_factor(const Pair* p) {
   return {_mm512_set1_epi32(static_cast<std::int32_t>(p->bits))};
+}
+/// 2^x for x ≤ 0, exactly 1 at 0, 2^-126 below -126; relative error at most 1.1e-4, a twentieth of what rounding to a
+/// factor adds.
+[[gnu::always_inline]] inline Lanes weight_of(Lanes x) {
+  const Lanes bounded = max(broadcast(-126.0f), x);
+  const Lanes whole = round_even(bounded);
+  const Lanes part = sub(bounded, whole);
+  Lanes p = fma(broadcast(0x1.c2a218p-5f), part, broadcast(0x1.f00c4cp-3f));
+  p = fma(p, part, broadcast(0x1.62f5fap-1f));
+  p = fma(p, part, broadcast(1.0f));
+  return mul(p, power_of_two(whole));
 }
 [[gnu::always_inline]] inline void store_factors(Pair* p, Lanes x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x.v)));

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/lanes_math.h"
+
 namespace pagoda::kernels {
 namespace {
 
@@ -22,6 +24,8 @@ template <class Element>
 
 [[gnu::always_inline]] inline Lanes multiply_add(Column factor, Column c, Lanes sums) { return fma(factor, c, sums); }
 [[gnu::always_inline]] inline Column broadcast_factor(const Factor* p) { return broadcast(*p); }
+/// 2^x for x ≤ 0.
+[[gnu::always_inline]] inline Lanes weight_of(Lanes x) { return exp2_nonpositive(x); }
 /// Sixteen numbers as 16 / kDepth factors.
 [[gnu::always_inline]] inline void store_factors(Factor* p, Lanes x) { store(p, x); }
 /// The same for two neighbouring sixteens; adds the values that the factors keep to `total`.
