@@ -253,16 +253,23 @@ struct PanelGroup {
 template <Encoding kEncoding, int kRows>
 using PanelOf = PanelGroup<has_minimum(kEncoding), scales_a_group(kEncoding), kRows>;
 
+/// Unpacks groups [first, first + count) of kRows row tiles, and prefetches the same of the tiles after them, up to
+/// `share`: the tokens' sweep leaves time for it.
 template <Encoding kEncoding, int kRows>
-void unpack_panel(const Product& product, std::int64_t tile, std::int64_t first, std::int64_t count,
+void unpack_panel(const Product& product, std::int64_t tile, std::int64_t first, std::int64_t count, const Byte* share,
                   PanelOf<kEncoding, kRows>* panel) {
   __m512i raise = _mm512_setzero_si512();
   if constexpr (!has_minimum(kEncoding))
     raise = _mm512_set1_epi8(static_cast<char>(128 - (1 << kEncoding.offset_log2)));
   for (int r = 0; r < kRows; ++r) {
-    const Byte* params = product.weight + (tile + r) * tile_bytes(kEncoding, product.groups);
+    const std::int64_t bytes = tile_bytes(kEncoding, product.groups);
+    const Byte* params = product.weight + (tile + r) * bytes;
     const Byte* codes = params + region_bytes(kEncoding, product.groups) + first * code_bytes(kEncoding);
     for (std::int64_t group = 0; group < count; ++group, codes += code_bytes(kEncoding)) {
+      const Byte* ahead = codes + kRows * bytes;
+      if (ahead < share) {
+        for (int line = 0; line < kEncoding.code_bits; ++line) _mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
+      }
       const Scales scales = unpack_scales<kEncoding>(params, first + group);
       __m512i v[8];
       unpack_codes<kEncoding>(codes, v);
@@ -307,14 +314,15 @@ void sweep_tokens(const PanelGroup<kMinimum, kScales, kRows>* panel, std::int64_
 
 /// All tokens against kRows row tiles.
 template <Encoding kEncoding, int kRows, int kTerms>
-void panel_tiles(const Product& product, std::int64_t tile) {
+void panel_tiles(const Product& product, std::int64_t tile, std::int64_t end) {
+  const Byte* share = product.weight + end * tile_bytes(kEncoding, product.groups);
   PanelOf<kEncoding, kRows> panel[kPanelGroups];
   const std::int64_t panels = (product.groups + kPanelGroups - 1) / kPanelGroups;
   const std::int64_t tiles = token_tiles(product.m, kTerms);
   for (std::int64_t p = 0; p < panels; ++p) {
     const std::int64_t first = p * product.groups / panels;
     const std::int64_t count = (p + 1) * product.groups / panels - first;
-    unpack_panel<kEncoding, kRows>(product, tile, first, count, panel);
+    unpack_panel<kEncoding, kRows>(product, tile, first, count, share, panel);
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t token = t * product.m / tiles;
       const std::int64_t tokens = (t + 1) * product.m / tiles - token;
@@ -336,8 +344,8 @@ template <Encoding kEncoding, int kTerms>
 void run(const Product& product, std::int64_t begin, std::int64_t end) {
   if (product.m <= max_tile_tokens(kTerms)) return stream_tokens<kEncoding, kTerms>(product, begin, end);
   std::int64_t tile = begin;
-  for (; tile + 2 <= end; tile += 2) panel_tiles<kEncoding, 2, kTerms>(product, tile);
-  for (; tile < end; ++tile) panel_tiles<kEncoding, 1, kTerms>(product, tile);
+  for (; tile + 2 <= end; tile += 2) panel_tiles<kEncoding, 2, kTerms>(product, tile, end);
+  for (; tile < end; ++tile) panel_tiles<kEncoding, 1, kTerms>(product, tile, end);
 }
 
 struct Entry {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -150,9 +151,23 @@ class Prepared {
 
   const std::vector<OwnedWeight>& weights() const { return owned_; }
 
+  /// Seconds of one launch.
+  double time(const std::vector<float>& input, device::HostStream& stream) const {
+    double seconds = 0;
+    run_timed(input, stream, false, &seconds);
+    return seconds;
+  }
+
   /// Rows of `input` (m × k) to the outputs, side by side in one matrix whose rows end in a canary.
   template <class T>
   std::vector<T> run(const std::vector<T>& input, device::HostStream& stream, bool captured = false) const {
+    return run_timed(input, stream, captured, nullptr);
+  }
+
+ private:
+  template <class T>
+  std::vector<T> run_timed(const std::vector<T>& input, device::HostStream& stream, bool captured,
+                           double* seconds) const {
     const std::int64_t m = static_cast<std::int64_t>(input.size()) / test_.k;
     std::int64_t width = 0;
     for (std::int64_t n : test_.n) width += n;
@@ -173,14 +188,16 @@ class Prepared {
       std::fill(out.begin(), out.end(), T{-777});
       stream.replay(graph);
     } else {
+      const auto start = std::chrono::steady_clock::now();
       step_->launch(args, stream);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      if (seconds != nullptr) *seconds = took.count();
     }
     for (std::int64_t row = 0; row < m; ++row)
       PAGODA_CHECK(out[row * (width + 1) + width] == T{-777}, "written past row {}", row);
     return out;
   }
 
- private:
   Case test_;
   LinearProblem problem_;
   std::vector<OwnedWeight> owned_;
