@@ -312,8 +312,8 @@ class BraceFormatter {
     if (count <= 0) return;
     machine_.heap().charge(static_cast<std::size_t>(count) * fill.size());
     machine_.step(static_cast<std::uint64_t>(count) / 16);
-    std::string padding;
-    for (std::int64_t i = 0; i < count; ++i) padding += fill;
+    std::string padding(fill.size() == 1 ? static_cast<std::size_t>(count) : 0, fill[0]);
+    for (std::int64_t i = 0; i < count && fill.size() > 1; ++i) padding += fill;
     out.untrusted(padding);
   }
 
