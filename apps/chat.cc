@@ -63,9 +63,7 @@ bool obey(const std::string& line, Session& session) {
 Status chat(const Arguments& arguments) {
   const Model model = PAGODA_TRY(open_model(arguments, true));
   if (!model.info().has_chat_template) {
-    return fail(ErrorCode::kTemplateMissing,
-                "{} has no chat template; --template FILE brings one, and pagoda run --raw feeds text as it is",
-                arguments.model);
+    return fail(ErrorCode::kTemplateMissing, "{} has no chat template", arguments.model);
   }
   Session session(model, arguments.system);
   const bool interactive = isatty(STDIN_FILENO) != 0;

@@ -22,8 +22,10 @@ int exit_code(const Error& error) {
 }
 
 int report(const Error& error) {
+  const bool no_template = error.code == ErrorCode::kTemplateMissing;
+  const char* advice = no_template ? "; --template FILE brings one, and run --raw feeds the prompt as it is" : "";
   std::fflush(stdout);
-  std::fprintf(stderr, "pagoda: error: %s\n", error.message.c_str());
+  std::fprintf(stderr, "pagoda: error: %s%s\n", error.message.c_str(), advice);
   return exit_code(error);
 }
 

@@ -58,15 +58,7 @@ Answer stream(Generation& generation, bool show) {
 Status run(const Arguments& arguments) {
   std::string prompt = PAGODA_TRY(read_prompt(arguments));
   const Model model = PAGODA_TRY(open_model(arguments, true));
-  Result<Generation> started = model.generate(make_request(arguments, std::move(prompt)));
-  if (!started.ok()) {
-    Error error = std::move(started).error();
-    if (error.code == ErrorCode::kTemplateMissing) {
-      error.message += "; --raw feeds the prompt as it is, --template FILE brings a template";
-    }
-    return error;
-  }
-  Generation generation = std::move(started).value();
+  Generation generation = PAGODA_TRY(model.generate(make_request(arguments, std::move(prompt))));
   Answer answer;
   {
     const Interrupt interrupt([&generation] { generation.cancel(); });

@@ -29,6 +29,7 @@ Result<std::unique_ptr<Engine>> Engine::start(Options options, std::unique_ptr<r
 Engine::Engine(Options options, std::unique_ptr<runtime::Runner> runner, kv::KvCache cache)
     : options_(std::move(options)), runner_(std::move(runner)), cache_(std::move(cache)) {
   vocab_ = runner_->info().vocab;
+  in_flight_.reserve(static_cast<std::size_t>(options_.limits.steps_in_flight));
   slot_set_.resize(static_cast<std::size_t>(options_.limits.max_running), 0);
 }
 

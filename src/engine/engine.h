@@ -4,7 +4,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -133,8 +132,8 @@ class Engine {
 
   std::unordered_map<sched::SequenceId, Active> active_;
   std::vector<Follower> followers_;
-  std::vector<Active> closed_;  // ended in this step, and not yet told
-  std::deque<StepInFlight> in_flight_;
+  std::vector<Active> closed_;           // ended in this step, and not yet told
+  std::vector<StepInFlight> in_flight_;  // oldest first
   std::vector<Follower> incoming_;
   std::vector<std::int32_t> ids_;  // drawn in one step
   std::vector<Drawing> drawings_;  // one for each of ids_

@@ -94,7 +94,7 @@ void Engine::set_slot(const sched::Admission& admission) {
 
 void Engine::finish_step() {
   const StepInFlight step = std::move(in_flight_.front());
-  in_flight_.pop_front();
+  in_flight_.erase(in_flight_.begin());
   const std::int64_t number = step.batch->step;
   if (step.error) return abandon_step(number, *step.error);
   const Result<runtime::StepResult> fetched = runner_->fetch();

@@ -5,6 +5,7 @@
 
 #include "fixtures/gguf_writer.h"
 #include "program.h"
+#include "unit/api/tiny_chat_model.h"
 
 namespace pagoda::cli {
 namespace {
@@ -140,6 +141,15 @@ TEST(UsageTest, FilesThatCannotBeRead) {
   expect_refused({"run", kModel, "--prompt-file", "/nowhere.txt"}, 3, "/nowhere.txt");
   expect_refused({"score", kModel, "--text", "/nowhere.txt"}, 3, "/nowhere.txt");
   expect_refused({"score", kModel, "--tokens", "1,2", "--logits", "/nowhere/out.npy"}, 1, "/nowhere/out.npy");
+}
+
+TEST(UsageTest, AModelWithoutATemplate) {
+  const api::TemporaryFile file(api::tiny_chat_bytes({.chat_template = ""}));
+  for (const char* flag : {"--raw", "--template"}) {
+    expect_refused({"run", file.path(), "hi"}, 1, flag);
+    expect_refused({"chat", file.path()}, 1, flag);
+  }
+  EXPECT_EQ(run({"run", file.path(), "hi", "--raw", "--max-tokens", "3"}).code, 0);
 }
 
 TEST(UsageTest, TemplatesThatFail) {
