@@ -12,6 +12,7 @@ namespace pagoda::apps {
 namespace {
 
 constexpr std::uint64_t kMostTextBytes = 64u << 20;
+constexpr std::int64_t kLogitsChunk = 64;
 
 Status print(const Model& model, const Score& score) {
   for (std::size_t i = 1; i < score.tokens.size(); ++i) {
@@ -33,7 +34,11 @@ Status score(const Arguments& arguments) {
   } else {
     request.text = RawText{.text = PAGODA_TRY(read_text(arguments.text_file, kMostTextBytes))};
   }
-  const Model model = PAGODA_TRY(open_model(arguments, true));
+  Arguments with_chunk = arguments;
+  if (!arguments.logits_file.empty() && !arguments.options.prefill_chunk) {
+    with_chunk.options.prefill_chunk = kLogitsChunk;  // a chunk's logits are in memory at once
+  }
+  const Model model = PAGODA_TRY(open_model(with_chunk, true));
   std::optional<NpyWriter> writer;
   if (!arguments.logits_file.empty()) {
     Request prompt;
