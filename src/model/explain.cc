@@ -38,6 +38,8 @@ StageChoice choice_with_product(std::string_view stage, const Chosen& chosen, co
                            kernels::to_string(product.precision), plan.caps.name)};
 }
 
+constexpr std::size_t kStagesOfALayer = 5;
+
 std::vector<StageChoice> choices_of(const LayerPlan& layer, const Plan& plan) {
   const kernels::AttentionProblem& attention = layer.attention.problem;
   std::vector<StageChoice> choices;
@@ -83,8 +85,9 @@ std::vector<StageChoice> explain(const Plan& plan) {
     std::size_t last = 0;
   };
   std::vector<Folded> folded;
-  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-    for (StageChoice& choice : choices_of(plan.layers[i], plan)) {
+  for (std::size_t stage = 0; stage < kStagesOfALayer; ++stage) {
+    for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+      StageChoice choice = std::move(choices_of(plan.layers[i], plan)[stage]);
       auto at = std::ranges::find_if(folded, [&](const Folded& each) { return same(each.choice, choice); });
       if (at == folded.end()) at = folded.insert(folded.end(), Folded{std::move(choice), 0});
       append_layer(at->choice.layers, at->last, i);

@@ -63,6 +63,8 @@ class Planner {
 
  private:
   Status plan_layer(std::int32_t index);
+  Status plan_attention(std::int32_t index);
+  Status plan_feed_forward(std::int32_t index);
   Status plan_head();
   void store(WeightPlan& weight);
   kernels::KvLayout kv_layout(const AttentionSpec& attention) const;
@@ -72,6 +74,27 @@ class Planner {
             .hidden = plan_.spec.hidden,
             .epsilon = plan_.spec.norm_epsilon,
             .weight_shift = plan_.spec.norm_weight_shift};
+  }
+
+  kernels::ResidualProblem residual(const LayerSpec& layer) const {
+    return {.activation = plan_.activation,
+            .hidden = plan_.spec.hidden,
+            .scale = static_cast<float>(layer.residual_scale),
+            .norm = layer.norms == NormPlacement::kBoth,
+            .epsilon = plan_.spec.norm_epsilon,
+            .weight_shift = plan_.spec.norm_weight_shift};
+  }
+
+  kernels::QkvPostprocessProblem postprocess(const AttentionSpec& attention) const {
+    return {.activation = plan_.activation,
+            .num_heads = attention.heads,
+            .num_kv_heads = attention.kv_heads,
+            .key_dim = attention.key_dim,
+            .value_dim = attention.value_dim,
+            .norm = attention.qk_norm,
+            .epsilon = plan_.spec.norm_epsilon,
+            .weight_shift = plan_.spec.norm_weight_shift,
+            .rope = attention.rope};
   }
 
   /// A product of weights of one layer over one input; fills in their layouts.
@@ -137,35 +160,29 @@ kernels::KvLayout Planner::kv_layout(const AttentionSpec& attention) const {
 
 Status Planner::plan_layer(std::int32_t index) {
   const LayerSpec& layer = plan_.spec.layers[static_cast<std::size_t>(index)];
+  plan_.kv_layouts.push_back(kv_layout(layer.attention));
+  PAGODA_TRY(plan_attention(index));
+  PAGODA_TRY(plan_feed_forward(index));
+  const std::int64_t widths =
+      layer.attention.heads * (layer.attention.key_dim + layer.attention.value_dim) + layer.feed_forward.width;
+  const std::int64_t elements = plan_.options.max_step_tokens * (plan_.spec.hidden + widths);
+  plan_.activation_bytes = std::max(plan_.activation_bytes, elements * tensor::size_of(plan_.activation));
+  return Ok{};
+}
+
+Status Planner::plan_attention(std::int32_t index) {
+  const LayerSpec& layer = plan_.spec.layers[static_cast<std::size_t>(index)];
   const AttentionSpec& a = layer.attention;
-  const FeedForwardSpec& f = layer.feed_forward;
   LayerPlan& stages = plan_.layers[static_cast<std::size_t>(index)];
   const std::int64_t tokens = plan_.options.max_step_tokens;
-  const kernels::KvLayout layout = kv_layout(a);
-  const kernels::ResidualProblem residual{.activation = plan_.activation,
-                                          .hidden = plan_.spec.hidden,
-                                          .scale = static_cast<float>(layer.residual_scale),
-                                          .norm = layer.norms == NormPlacement::kBoth,
-                                          .epsilon = plan_.spec.norm_epsilon,
-                                          .weight_shift = plan_.spec.norm_weight_shift};
+  const kernels::KvLayout& layout = plan_.kv_layouts.back();
 
-  LinearProblem qkv = PAGODA_TRY(
+  const LinearProblem in = PAGODA_TRY(
       product(index, {{Role::kQuery, a.query_bias}, {Role::kKey, a.key_bias}, {Role::kValue, a.value_bias}}, tokens));
-  kernels::QkvPostprocessProblem post;
-  post.activation = plan_.activation;
-  post.num_heads = a.heads;
-  post.num_kv_heads = a.kv_heads;
-  post.key_dim = a.key_dim;
-  post.value_dim = a.value_dim;
-  post.norm = a.qk_norm;
-  post.epsilon = plan_.spec.norm_epsilon;
-  post.weight_shift = plan_.spec.norm_weight_shift;
-  post.rope = a.rope;
   PAGODA_TRY(choose(stages.attention_in,
                     kernels::AttentionInProblem{
-                        .has_norm = true, .norm = norm(), .product = qkv, .post = std::move(post), .layout = layout},
+                        .has_norm = true, .norm = norm(), .product = in, .post = postprocess(a), .layout = layout},
                     kernels::attention_in_kernels(), "attention_in"));
-
   PAGODA_TRY(choose(stages.attention,
                     kernels::AttentionProblem{.activation = plan_.activation,
                                               .precision = plan_.precision,
@@ -179,27 +196,26 @@ Status Planner::plan_layer(std::int32_t index) {
                                               .max_context = plan_.options.context,
                                               .workers = plan_.options.workers},
                     kernels::attention_kernels(), "attention"));
+  const LinearProblem out = PAGODA_TRY(product(index, {{Role::kAttentionOut, a.output_bias}}, tokens));
+  return choose(stages.attention_out, kernels::SublayerOutProblem{.product = out, .residual = residual(layer)},
+                kernels::attention_out_kernels(), "attention_out");
+}
 
-  LinearProblem out = PAGODA_TRY(product(index, {{Role::kAttentionOut, a.output_bias}}, tokens));
-  PAGODA_TRY(choose(stages.attention_out, kernels::SublayerOutProblem{.product = out, .residual = residual},
-                    kernels::attention_out_kernels(), "attention_out"));
+Status Planner::plan_feed_forward(std::int32_t index) {
+  const LayerSpec& layer = plan_.spec.layers[static_cast<std::size_t>(index)];
+  const FeedForwardSpec& f = layer.feed_forward;
+  LayerPlan& stages = plan_.layers[static_cast<std::size_t>(index)];
+  const std::int64_t tokens = plan_.options.max_step_tokens;
 
-  LinearProblem in = PAGODA_TRY(product(index, {{Role::kGate, f.gate_bias}, {Role::kUp, f.up_bias}}, tokens));
+  const LinearProblem in = PAGODA_TRY(product(index, {{Role::kGate, f.gate_bias}, {Role::kUp, f.up_bias}}, tokens));
   const kernels::GatedActivationProblem activation{
       .activation = plan_.activation, .width = f.width, .kind = f.activation, .limit = 0};
   PAGODA_TRY(choose(stages.ffn_in,
                     kernels::FfnInProblem{.has_norm = true, .norm = norm(), .product = in, .activation = activation},
                     kernels::ffn_in_kernels(), "ffn_in"));
-
-  LinearProblem down = PAGODA_TRY(product(index, {{Role::kDown, f.down_bias}}, tokens));
-  PAGODA_TRY(choose(stages.ffn_out, kernels::SublayerOutProblem{.product = down, .residual = residual},
-                    kernels::ffn_out_kernels(), "ffn_out"));
-
-  plan_.kv_layouts.push_back(layout);
-  const std::int64_t widths = a.heads * (a.key_dim + a.value_dim) + f.width;
-  plan_.activation_bytes =
-      std::max(plan_.activation_bytes, tokens * (plan_.spec.hidden + widths) * tensor::size_of(plan_.activation));
-  return Ok{};
+  const LinearProblem down = PAGODA_TRY(product(index, {{Role::kDown, f.down_bias}}, tokens));
+  return choose(stages.ffn_out, kernels::SublayerOutProblem{.product = down, .residual = residual(layer)},
+                kernels::ffn_out_kernels(), "ffn_out");
 }
 
 Status Planner::plan_head() {

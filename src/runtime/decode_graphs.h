@@ -9,7 +9,7 @@
 
 namespace pagoda::runtime {
 
-/// The forward pass of a step of n rows of one token each, recorded once for every n up to the most, and replayed.
+/// The forward pass of a step of n rows of one token each, recorded once for each small n, and replayed.
 /// What a replay computes follows from the fixed buffers alone.
 class DecodeGraphs {
  public:

@@ -206,6 +206,21 @@ TEST_P(HostRunner, RefusesParametersOutOfRange) {
   EXPECT_EQ(param([](SamplingParams& p) { p.logprobs = 68; }), "logprobs");
 }
 
+TEST_P(HostRunner, TheRunnerKnowsTheLastIdOfEachSlot) {
+  const auto prompt = fixtures::some_ids(10, 67);
+  const auto expected = solo(prompt, {}, 0, 6);
+  RunnerSetup setup = runner();
+  RunnerDriver driver(*setup);
+  driver.start(2, prompt);
+  driver.start(5, fixtures::some_ids(4, 67, 8));
+  driver.step({{.slot = 5, .count = 4, .wants_id = true}, {.slot = 2, .count = 10, .wants_id = true}});
+  for (int step = 0; step < 5; ++step) {
+    driver.step({{.slot = 2, .wants_id = true, .first_id_on_device = true},
+                 {.slot = 5, .wants_id = true, .first_id_on_device = true}});
+  }
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), driver.ids(2).begin() + 10, driver.ids(2).end()));
+}
+
 TEST_P(HostRunner, SlicesOfTheHeadMakeNoDifference) {
   const auto ids = fixtures::some_ids(23, 67);
   std::vector<std::vector<float>> logits;

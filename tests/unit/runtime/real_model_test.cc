@@ -39,6 +39,7 @@ class RealModel : public testing::Test {
   model::PlanOptions options_;
 };
 
+// CASES E6.
 TEST_F(RealModel, ChunksAndThreadsGiveTheSameIds) {
   for (const fixtures::Setting& setting : fixtures::host_settings()) {
     if (setting.name == "reference") continue;
