@@ -51,7 +51,10 @@ template <int rows, int vectors, class Element>
       column[v] = load_column(b[v], x.b_stride);
       b[v] += step_elements;
       if constexpr (!std::is_same_v<Element, Wide>) {
-        __builtin_prefetch(ahead[v]);
+#pragma GCC unroll 2
+        for (std::int64_t row = 0; row < kStepRows<Element>; ++row) {
+          __builtin_prefetch(ahead[v] + row * x.b_stride * static_cast<std::int64_t>(sizeof(Element)));
+        }
         ahead[v] += step_elements * static_cast<std::int64_t>(sizeof(Element));
       }
     }

@@ -7,6 +7,8 @@
 namespace pagoda::kernels {
 namespace {
 
+constexpr std::int64_t kAheadGroups = 4;  // how far ahead values are fetched
+
 /// Keys of a partition, counted from its start.
 struct KeyRange {
   std::int64_t begin, end;
@@ -19,7 +21,7 @@ template <class Element>
 struct KvTile {
   const Element* keys[kPartitionGroups];    // (dk, 16) each
   const Element* values[kPartitionGroups];  // (16, value_stride) each
-  const Element* next_keys;                 // what is read after this tile, to be fetched ahead; null: unknown
+  const Element* next_keys[kAheadGroups];   // what is read after this tile, to be fetched ahead; null: unknown
   std::int64_t value_stride;
   std::int64_t end_group;
   bool contiguous;  // values of neighbouring groups are neighbours
@@ -96,7 +98,7 @@ inline KvTile<Element> tile_of_pages(const AttentionParams& p, std::int64_t row,
   KvTile<Element> tile;
   tile.value_stride = p.layout.value_dim;
   tile.contiguous = false;
-  tile.next_keys = nullptr;
+  for (const Element*& next : tile.next_keys) next = nullptr;
   tile.end_group = (range.end + kG - 1) / kG;
   for (std::int64_t group = range.begin / kG; group < tile.end_group; ++group) {
     tile.keys[group] = key_address<Element>(p, row, kv_head, start + group * kG);
@@ -137,7 +139,7 @@ inline KvTile<Wide> widened_tile(const AttentionParams& p, const Worker& w, std:
   KvTile<Wide> tile;
   tile.value_stride = p.scratch.value_floats;
   tile.contiguous = true;
-  tile.next_keys = nullptr;
+  for (const Wide*& next : tile.next_keys) next = nullptr;
   tile.end_group = (range.end + kG - 1) / kG;
   for (std::int64_t group = range.begin / kG; group < tile.end_group; ++group) {
     Wide* keys = w.keys + group * kG / kDepth * p.scratch.key_floats;

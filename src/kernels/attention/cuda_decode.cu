@@ -1,0 +1,455 @@
+// Decode attention over pages: the rows' few tokens against their keys, each key and value read once for its group.
+// Scores are S = K·Q' with 16 keys as the rows of m16n8k16 and the group's heads as its 8 columns; O' = V'·P' likewise.
+// A warp takes tiles of 16 keys in turn. Each lane copies exactly the 16-byte pieces it will use itself into its own
+// part of shared memory, STAGES tiles ahead, so the loop needs no barrier; the order of dims and keys inside a product is
+// permuted so that pieces are fragments: lane (g, t) holds keys g, g + 8 at dims 8t …, and values 2t, 2t + 1, 2t + 8,
+// 2t + 9 at dims 8g … (16 dims instead of 8 if they are e4m3, widened to binary16).
+// Blocks take (partition, kv head) in turn; a row's last arriver merges its partitions in key order.
+// Bytes: K and V once. Constants: HEAD_DIM_K, HEAD_DIM_V (multiples of 16), GROUP, TOKENS (most of a row), ELEMENT
+// (0 bf16, 1 e4m3), WARPS, STAGES, BLOCKS (of a multiprocessor).
+#include "kernels/attention/cuda_decode.h"
+#include "kernels/cuda/fragments.cuh"
+#include "kernels/cuda/vector.cuh"
+
+namespace pagoda::kernels {
+
+constexpr bool kFp8 = ELEMENT == 1;
+constexpr int kElementBytes = kFp8 ? 1 : 2;
+constexpr int kPiece = 16 / kElementBytes;  // elements of 16 bytes
+constexpr int kKeyChunks = (HEAD_DIM_K + 4 * kPiece - 1) / (4 * kPiece);
+constexpr int kValueGroups = (HEAD_DIM_V + 8 * kPiece - 1) / (8 * kPiece);
+constexpr int kPieces = 2 * kKeyChunks + 4 * kValueGroups;  // of a lane in a tile
+constexpr int kWords = kPiece / 2;                          // pairs of 16-bit elements in a piece
+constexpr int kThreads = WARPS * 32;
+constexpr int kColumns = GROUP * TOKENS;  // query vectors of one kv head
+constexpr int kColumnTiles = (kColumns + 7) / 8;
+constexpr int kRingBytes = STAGES * kPieces * 512;  // of a warp
+constexpr int kOutBytes = kColumnTiles * 8 * HEAD_DIM_V * 4;
+constexpr int kWarpBytes = kRingBytes > kOutBytes ? kRingBytes : kOutBytes;
+constexpr float kLog2e = 1.4426950408889634f;
+constexpr float kNone = __builtin_bit_cast(float, 0xff800000u);  // -∞
+
+struct Words {
+  std::uint32_t word[kWords];
+};
+
+/// A lane's piece of a key as pairs of 16-bit elements.
+__device__ __forceinline__ Words widen(Vec16 v) {
+  Words w;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (kFp8) {
+      w.word[2 * i] = f16_of_e4m3(v.word[i]);
+      w.word[2 * i + 1] = f16_of_e4m3(v.word[i] >> 16);
+    } else {
+      w.word[i] = v.word[i];
+    }
+  }
+  return w;
+}
+
+__device__ __forceinline__ void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  if constexpr (kFp8) {
+    mma_f16(c, a, b);
+  } else {
+    mma_bf16(c, a, b);
+  }
+}
+
+/// Product `w` of a group of values: dims 2w and 2w + 1 of the lane's pieces of four keys.
+__device__ __forceinline__ void value_fragment(std::uint32_t (&a)[4], const Vec16 (&v)[4], int w) {
+#pragma unroll
+  for (int pair = 0; pair < 2; ++pair) {
+    const Vec16 &first = v[2 * pair], &second = v[2 * pair + 1];
+    if constexpr (kFp8) {
+      const std::uint32_t bytes = __byte_perm(first.word[w / 2], second.word[w / 2], w % 2 == 0 ? 0x5140 : 0x7362);
+      a[2 * pair] = f16_of_e4m3(bytes);
+      a[2 * pair + 1] = f16_of_e4m3(bytes >> 16);
+    } else {
+      a[2 * pair] = __byte_perm(first.word[w], second.word[w], 0x5410);
+      a[2 * pair + 1] = __byte_perm(first.word[w], second.word[w], 0x7632);
+    }
+  }
+}
+
+/// The maximum over the keys of a tile: lanes of equal t.
+__device__ __forceinline__ float key_max(float value) {
+#pragma unroll
+  for (int offset = 4; offset < 32; offset <<= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  return value;
+}
+__device__ __forceinline__ float key_sum(float value) {
+#pragma unroll
+  for (int offset = 4; offset < 32; offset <<= 1) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  return value;
+}
+
+/// What one warp knows of the item at hand.
+struct Tiles {
+  const DecodeParams& p;
+  const DecodeItem& item;
+  const char* head;  // of the first page
+  char* ring;        // this lane's
+  int first;         // tile of 16 keys
+  int count;
+  int lane;
+  int page_low, page_high;  // lane i: of this warp's tile i of 32
+
+  __device__ __forceinline__ int tile_of(int turn) const { return first + turn * WARPS + threadIdx.x / 32; }
+
+  /// Page ids of this warp's turns [turn, turn + 32).
+  __device__ __forceinline__ void fetch_pages(int turn) {
+    const std::int32_t* table = p.block_tables + static_cast<std::int64_t>(item.row) * p.max_blocks;
+    const int key = tile_of(turn + lane) * 16;
+    page_low = page_high = -1;
+    if (key >= item.end) return;
+    if (key + 16 > item.begin) page_low = table[key >> p.block_shift];
+    page_high = page_low;
+    if (p.block_shift == 3) page_high = key + 8 < item.end ? table[(key + 8) >> 3] : -1;
+  }
+
+  /// Starts the copies of a tile into a stage. Keys that are not seen become zeros, whatever their slots hold.
+  __device__ __forceinline__ void fetch(int turn, int stage) {
+    const int key = tile_of(turn) * 16;
+    const int low = __shfl_sync(0xffffffffu, page_low, turn % 32);
+    const int high = __shfl_sync(0xffffffffu, page_high, turn % 32);
+    if (key < item.end) {
+      const int mask = (1 << p.block_shift) - 1;
+      const char* from[2] = {head + (low < 0 ? 0 : low) * p.block_stride, head + (high < 0 ? 0 : high) * p.block_stride};
+      const int slot[2] = {key & mask, (key + 8) & mask};
+      char* to = ring + stage * (kPieces * 512);
+      const int g = lane / 4, t = lane % 4;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int at = key + half * 8 + g;
+        const int bytes = at >= item.begin && at < item.end ? 16 : 0;
+        const char* source = from[half] + (slot[half] + g) * (HEAD_DIM_K * kElementBytes) + t * 16;
+#pragma unroll
+        for (int chunk = 0; chunk < kKeyChunks; ++chunk) {
+          if (chunk * 4 + t < HEAD_DIM_K / kPiece) copy_async16(to + (chunk * 2 + half) * 512, source + chunk * 64, bytes);
+        }
+      }
+      const std::int64_t values = static_cast<std::int64_t>(HEAD_DIM_K * kElementBytes) << p.block_shift;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = key + i / 2 * 8 + 2 * t + i % 2;
+        const int bytes = at >= item.begin && at < item.end ? 16 : 0;
+        const char* source =
+            from[i / 2] + values + (slot[i / 2] + 2 * t + i % 2) * (HEAD_DIM_V * kElementBytes) + g * 16;
+#pragma unroll
+        for (int group = 0; group < kValueGroups; ++group) {
+          if (group * 8 + g < HEAD_DIM_V / kPiece) {
+            copy_async16(to + (2 * kKeyChunks + group * 4 + i) * 512, source + group * 128, bytes);
+          }
+        }
+      }
+    }
+    commit_copies();
+  }
+};
+
+/// The state of a warp's columns: lane (g, t) has columns 2t and 2t + 1 of each tile of 8.
+struct Running {
+  float maximum[kColumnTiles][2];
+  float sum[kColumnTiles][2];  // this lane's keys only
+  float out[kColumnTiles][kValueGroups][kWords][4];
+};
+
+/// The query vectors as B fragments, and the factor of each of the lane's columns of scores.
+struct Queries {
+  Words words[kColumnTiles][kKeyChunks];
+  float factor[kColumnTiles][2];
+};
+
+/// e4m3 keys meet queries in binary16: each vector is scaled by a power of two so that none overflows.
+__device__ __forceinline__ float to_halves(Words (&words)[kKeyChunks]) {
+  float largest = 0;
+#pragma unroll
+  for (int chunk = 0; chunk < kKeyChunks; ++chunk) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const std::uint32_t pair = words[chunk].word[i];
+      largest = fmaxf(largest, fmaxf(fabsf(bf16_low(pair)), fabsf(bf16_high(pair))));
+    }
+  }
+  largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+  largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+  const std::uint32_t exponent = min(max(__float_as_uint(largest) >> 23, 1u), 253u);
+  const float down = __uint_as_float((254u - exponent) << 23);
+#pragma unroll
+  for (int chunk = 0; chunk < kKeyChunks; ++chunk) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const std::uint32_t pair = words[chunk].word[i];
+      words[chunk].word[i] = pack_f16(bf16_low(pair) * down, bf16_high(pair) * down);
+    }
+  }
+  return __uint_as_float(exponent << 23);
+}
+
+__device__ __forceinline__ void load_queries(Queries& q, const DecodeParams& p, const DecodeItem& item, int kv_head) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int c = 0; c < kColumnTiles; ++c) {
+    const int column = c * 8 + g;
+    const bool used = column < kColumns && column / GROUP < item.num_tokens;
+    const char* row = static_cast<const char*>(p.query) + (item.token + column / GROUP) * p.query_stride * 2 +
+                      static_cast<std::int64_t>(kv_head * GROUP + column % GROUP) * (HEAD_DIM_K * 2);
+#pragma unroll
+    for (int chunk = 0; chunk < kKeyChunks; ++chunk) {
+      const bool inside = used && chunk * 4 + t < HEAD_DIM_K / kPiece;
+#pragma unroll
+      for (int i = 0; i < kWords; i += 4) {
+        const Vec16 v = inside ? load_vec16(row + (chunk * 4 + t) * (kPiece * 2) + i * 4) : Vec16{};
+#pragma unroll
+        for (int j = 0; j < 4; ++j) q.words[c][chunk].word[i + j] = v.word[j];
+      }
+    }
+    const float up = kFp8 ? to_halves(q.words[c]) : 1.0f;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float factor = kFp8 ? __shfl_sync(0xffffffffu, up, (t * 2 + i) * 4) : 1.0f;
+      q.factor[c][i] = factor * p.scale * (p.softcap > 0 ? 1.0f : kLog2e);
+    }
+  }
+}
+
+__device__ __forceinline__ bool sees(const DecodeParams& p, const DecodeItem& item, int column, int key) {
+  if (key < item.begin || key >= item.end) return false;
+  if constexpr (TOKENS == 1) return true;
+  const int position = item.start + column / GROUP;
+  return key <= position && (p.window == 0 || key > position - p.window);
+}
+
+/// Scores of a tile in units of log 2, masked. `keys` are this lane's pieces.
+__device__ __forceinline__ void score(float (&s)[kColumnTiles][4], const Queries& q, const DecodeParams& p,
+                                      const DecodeItem& item, const char* ring, int key) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  float part[kColumnTiles][2][4] = {};
+#pragma unroll
+  for (int chunk = 0; chunk < kKeyChunks; ++chunk) {
+    const bool inside = chunk * 4 + t < HEAD_DIM_K / kPiece;
+    const Words low = widen(inside ? load_vec16(ring + chunk * 1024) : Vec16{});
+    const Words high = widen(inside ? load_vec16(ring + chunk * 1024 + 512) : Vec16{});
+#pragma unroll
+    for (int i = 0; i < kWords; i += 2) {
+#pragma unroll
+      for (int c = 0; c < kColumnTiles; ++c) {
+        const Words& w = q.words[c][chunk];
+        multiply(part[c][i / 2 % 2], {low.word[i], high.word[i], low.word[i + 1], high.word[i + 1]},
+                 {w.word[i], w.word[i + 1]});
+      }
+    }
+  }
+  const bool inner = TOKENS == 1 && key >= item.begin && key + 16 <= item.end;
+#pragma unroll
+  for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      s[c][i] = (part[c][0][i] + part[c][1][i]) * q.factor[c][i % 2];
+      if (p.softcap > 0) s[c][i] = soft_cap(s[c][i], p.softcap) * kLog2e;
+      if (!inner && !sees(p, item, c * 8 + t * 2 + i % 2, key + i / 2 * 8 + g)) s[c][i] = kNone;
+    }
+  }
+}
+
+/// Adds a tile to the state.
+__device__ __forceinline__ void attend(Running& r, float (&s)[kColumnTiles][4], const char* ring) {
+  const int g = threadIdx.x % 32 / 4;
+  std::uint32_t weights[kColumnTiles][2];
+  bool grown = false;
+  float shrink[kColumnTiles][2];
+#pragma unroll
+  for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float maximum = fmaxf(r.maximum[c][i], key_max(fmaxf(s[c][i], s[c][i + 2])));
+      const float base = maximum == kNone ? 0.0f : maximum;
+      shrink[c][i] = exp2_fast(r.maximum[c][i] - base);
+      grown |= maximum != r.maximum[c][i];
+      r.maximum[c][i] = maximum;
+      s[c][i] = exp2_fast(s[c][i] - base);
+      s[c][i + 2] = exp2_fast(s[c][i + 2] - base);
+      r.sum[c][i] = fmaf(r.sum[c][i], shrink[c][i], s[c][i] + s[c][i + 2]);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float a = s[c][half * 2], b = s[c][half * 2 + 1];
+      weights[c][half] = transpose_tile(kFp8 ? pack_f16(a, b) : pack_bf16(a, b));
+    }
+  }
+  if (__any_sync(0xffffffffu, grown)) {
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+      for (int i = 0; i < kValueGroups * kWords * 4; ++i) (&r.out[c][0][0][0])[i] *= shrink[c][i % 2];
+    }
+  }
+#pragma unroll
+  for (int group = 0; group < kValueGroups; ++group) {
+    Vec16 v[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      v[i] = group * 8 + g < HEAD_DIM_V / kPiece ? load_vec16(ring + (2 * kKeyChunks + group * 4 + i) * 512) : Vec16{};
+    }
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      std::uint32_t a[4];
+      value_fragment(a, v, w);
+#pragma unroll
+      for (int c = 0; c < kColumnTiles; ++c) multiply(r.out[c][group][w], a, weights[c]);
+    }
+  }
+}
+
+/// This warp's state into shared memory: out (columns, HEAD_DIM_V) and (maximum, sum) by column.
+__device__ __forceinline__ void put_down(const Running& r, float* out, float2* stats) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int c = 0; c < kColumnTiles; ++c) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int column = c * 8 + t * 2 + i;
+      const float sum = key_sum(r.sum[c][i]);
+      if (g == 0) stats[column] = {r.maximum[c][i], sum};
+#pragma unroll
+      for (int group = 0; group < kValueGroups; ++group) {
+        if (group * 8 + g >= HEAD_DIM_V / kPiece) continue;
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) {
+          const int dim = (group * 8 + g) * kPiece + 2 * w;
+          *reinterpret_cast<float2*>(out + column * HEAD_DIM_V + dim) = {r.out[c][group][w][i],
+                                                                         r.out[c][group][w][i + 2]};
+        }
+      }
+    }
+  }
+}
+
+/// Several parts of a softmax as one, in their order: `parts` of (maximum, sum) and a pair of outputs each.
+struct Merged {
+  float maximum = kNone;
+  float sum = 0;
+  float2 out = {0, 0};
+
+  __device__ __forceinline__ void add(float2 stats, float2 part) {
+    const float larger = fmaxf(maximum, stats.x);
+    const float base = larger == kNone ? 0.0f : larger;
+    const float mine = exp2_fast(maximum - base), other = exp2_fast(stats.x - base);
+    maximum = larger;
+    sum = fmaf(sum, mine, stats.y * other);
+    out.x = fmaf(out.x, mine, part.x * other);
+    out.y = fmaf(out.y, mine, part.y * other);
+  }
+};
+
+__device__ __forceinline__ void finish(const DecodeParams& p, const DecodeItem& item, int kv_head, int column, int dim,
+                                       Merged m) {
+  if (column / GROUP >= item.num_tokens) return;
+  const int head = kv_head * GROUP + column % GROUP;
+  if (p.sinks != nullptr) m.add({p.sinks[head] * kLog2e, 1.0f}, {0, 0});
+  const float factor = p.value_scale / m.sum;
+  auto* row = static_cast<std::uint16_t*>(p.output) + (item.token + column / GROUP) * p.output_stride;
+  reinterpret_cast<std::uint32_t*>(row + head * HEAD_DIM_V + dim)[0] = pack_bf16(m.out.x * factor, m.out.y * factor);
+}
+
+/// Tokens that belong to no row.
+__device__ __forceinline__ void clear_padding(const DecodeParams& p, int used) {
+  const std::int64_t pairs = static_cast<std::int64_t>(p.kv_heads) * GROUP * HEAD_DIM_V / 2;
+  for (std::int64_t i = blockIdx.x * kThreads + threadIdx.x; i < (p.num_tokens - used) * pairs;
+       i += gridDim.x * kThreads) {
+    auto* row = static_cast<std::uint16_t*>(p.output) + (used + i / pairs) * p.output_stride;
+    reinterpret_cast<std::uint32_t*>(row)[i % pairs] = 0;
+  }
+}
+
+}  // namespace pagoda::kernels
+
+using namespace pagoda;
+using namespace pagoda::kernels;
+
+extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __grid_constant__ DecodeParams p) {
+  extern __shared__ __align__(16) char shared[];  // the warps' rings, then their outputs in the same place
+  __shared__ float2 stats[WARPS][kColumnTiles * 8];
+  __shared__ int arrived;
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  wait_for_producers();
+  release_consumers();
+  const DecodeSchedule schedule = *p.schedule;
+  if (schedule.used_tokens < p.num_tokens) clear_padding(p, schedule.used_tokens);
+
+  for (int work = blockIdx.x; work < schedule.num_items * p.kv_heads; work += gridDim.x) {
+    const int index = work / p.kv_heads, kv_head = work % p.kv_heads;
+    const DecodeItem item = p.items[index];
+    const std::int64_t head_bytes =
+        static_cast<std::int64_t>((HEAD_DIM_K + HEAD_DIM_V) * kElementBytes) << p.block_shift;
+    Tiles tiles{p, item, static_cast<const char*>(p.pages) + kv_head * head_bytes,
+                shared + warp * kWarpBytes + lane * 16, item.begin / 16, 0, lane, -1, -1};
+    tiles.count = ((item.end + 15) / 16 - tiles.first - warp + WARPS - 1) / WARPS;
+    tiles.fetch_pages(0);
+#pragma unroll
+    for (int i = 0; i < STAGES; ++i) tiles.fetch(i, i);
+    Queries queries;
+    load_queries(queries, p, item, kv_head);
+
+    Running running = {};
+#pragma unroll
+    for (int i = 0; i < kColumnTiles * 2; ++i) (&running.maximum[0][0])[i] = kNone;
+    for (int turn = 0, stage = 0; turn < tiles.count; ++turn) {
+      wait_copies<STAGES - 1>();
+      const char* ring = tiles.ring + stage * (kPieces * 512);
+      float s[kColumnTiles][4];
+      score(s, queries, p, item, ring, tiles.tile_of(turn) * 16);
+      attend(running, s, ring);
+      if ((turn + STAGES) % 32 == 0) tiles.fetch_pages(turn + STAGES);
+      tiles.fetch(turn + STAGES, stage);
+      stage = stage + 1 == STAGES ? 0 : stage + 1;
+    }
+    wait_copies<0>();
+    put_down(running, reinterpret_cast<float*>(shared + warp * kWarpBytes), stats[warp]);
+    __syncthreads();
+
+    const std::int64_t slot = static_cast<std::int64_t>(index) * p.kv_heads + kv_head;
+    for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 2); i += kThreads) {
+      const int column = i / (HEAD_DIM_V / 2), dim = i % (HEAD_DIM_V / 2) * 2;
+      Merged m;
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) {
+        const auto* out = reinterpret_cast<const float*>(shared + w * kWarpBytes);
+        m.add(stats[w][column], *reinterpret_cast<const float2*>(out + column * HEAD_DIM_V + dim));
+      }
+      if (item.count == 1) {
+        finish(p, item, kv_head, column, dim, m);
+        continue;
+      }
+      const std::int64_t at = slot * kColumns + column;
+      *reinterpret_cast<float2*>(p.partial + at * HEAD_DIM_V + dim) = m.out;
+      if (dim == 0) *reinterpret_cast<float2*>(p.stats + at * 2) = {m.maximum, m.sum};
+    }
+    if (item.count > 1) {
+      std::int32_t* counter = p.counters + static_cast<std::int64_t>(item.row) * p.kv_heads + kv_head;
+      __threadfence();
+      __syncthreads();
+      if (threadIdx.x == 0) arrived = atomicAdd(counter, 1);
+      __syncthreads();
+      if (arrived == item.count - 1) {
+        __threadfence();
+        const std::int64_t stride = static_cast<std::int64_t>(p.kv_heads) * kColumns;
+        for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 2); i += kThreads) {
+          const int column = i / (HEAD_DIM_V / 2), dim = i % (HEAD_DIM_V / 2) * 2;
+          std::int64_t at = (static_cast<std::int64_t>(item.first_item) * p.kv_heads + kv_head) * kColumns + column;
+          Merged m;
+#pragma unroll 8
+          for (int part = 0; part < item.count; ++part, at += stride) {
+            m.add(__ldcg(reinterpret_cast<const float2*>(p.stats + at * 2)),
+                  __ldcg(reinterpret_cast<const float2*>(p.partial + at * HEAD_DIM_V + dim)));
+          }
+          finish(p, item, kv_head, column, dim, m);
+        }
+        if (threadIdx.x == 0) *counter = 0;
+      }
+    }
+    __syncthreads();
+  }
+}

@@ -1,0 +1,39 @@
+// Parameters of cuda_prefill.cu, shared by host and device. Pages have the layout "heads", as in cuda_decode.h.
+#pragma once
+
+#include "base/shared.h"
+
+namespace pagoda::kernels {
+
+/// Neighbouring tokens of one row: at most as many as a block's tile holds for each head of a group.
+struct alignas(16) PrefillItem {
+  std::int32_t row;
+  std::int32_t token;     ///< the first
+  std::int32_t count;     ///< tokens
+  std::int32_t position;  ///< key number of the first
+};
+
+/// Grid (kv_heads, items). Items with the most keys come first, so that the last wave is short.
+struct PrefillParams {
+  const void* query;  ///< (tokens, kv_heads · GROUP · key_dim) bf16
+  void* output;       ///< (tokens, kv_heads · GROUP · value_dim) bf16
+  const void* pages;
+  const std::int32_t* block_tables;  ///< (rows, max_blocks)
+  const PrefillItem* items;
+  const float* sinks;                        ///< (heads), or null
+  std::int64_t query_stride, output_stride;  ///< elements
+  std::int64_t block_stride;                 ///< bytes
+  std::int64_t max_blocks;
+  std::int32_t block_shift;  ///< log2 of the block size, 3 … 8
+  std::int32_t window;       ///< 0: none
+  float scale;
+  float softcap;  ///< with SOFTCAP only
+};
+
+/// Dynamic shared memory of a block of `rows` query vectors.
+PAGODA_SHARED std::int64_t prefill_shared_bytes(std::int64_t key_dim, std::int64_t value_dim, std::int64_t rows,
+                                                std::int64_t keys) {
+  return rows * (key_dim * 2 + 16) + 2 * keys * (key_dim * 2 + value_dim * 2 + 32);
+}
+
+}  // namespace pagoda::kernels
