@@ -48,7 +48,7 @@ Status bench(const Arguments& arguments) {
   ModelOptions options = PAGODA_TRY(model_options(arguments, true));
   size_cache(options, arguments.bench);
   const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
-  const Model model = PAGODA_TRY(Model::open(library, arguments.model, options));
+  const Model model = PAGODA_TRY(Model::open(library, arguments.model, std::move(options)));
   if (!arguments.json) print_header(model.info());
   PAGODA_TRY(pagoda::bench(model, arguments.bench, [&](const BenchRow& row) {
     if (arguments.json) {

@@ -24,8 +24,12 @@ int exit_code(const Error& error) {
 int report(const Error& error) {
   const bool no_template = error.code == ErrorCode::kTemplateMissing;
   const char* advice = no_template ? "; --template FILE brings one, and run --raw feeds the prompt as it is" : "";
+  std::string sentence = error.message + advice;
+  for (char& c : sentence) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';  // a template's own words may run over lines
+  }
   std::fflush(stdout);
-  std::fprintf(stderr, "pagoda: error: %s%s\n", error.message.c_str(), advice);
+  std::fprintf(stderr, "pagoda: error: %s\n", sentence.c_str());
   return exit_code(error);
 }
 

@@ -122,6 +122,9 @@ Result<Model> open_described(const Library& library, const std::string& path, Mo
   state->library = library.state();
   state->options = std::move(options);
   state->info = api::file_info(described, state->options);
+  for (const std::string& key : state->info.ignored_keys) {
+    state->library->log(LogLevel::kWarning, path + ": the key " + key + " is passed over, as asked");
+  }
   PAGODA_TRY(read_file_keys(*state, described.file.config()));
 
   auto tokenizer = std::async(std::launch::async, [&described] {
@@ -131,6 +134,7 @@ Result<Model> open_described(const Library& library, const std::string& path, Mo
   auto made = tokenizer.get();
   if (!started.ok()) return started.error();
   state->tokenizer = PAGODA_TRY(std::move(made));
+  state->options.progress = {};  // nothing more is to be told, and the sink may hold a line on the screen
   state->info.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   return Model(std::move(state));
 }

@@ -156,6 +156,8 @@ TEST(UsageTest, TemplatesThatFail) {
   const Folder folder;
   const std::string raising = folder.write("t.jinja", "{{ raise_exception('only cats may ask') }}");
   expect_refused({"run", kModel, "hi", "--template", raising}, 1, "only cats may ask");
+  const std::string lines = folder.write("l.jinja", "{{ raise_exception('one\\ntwo') }}");
+  expect_refused({"run", kModel, "hi", "--template", lines}, 1, "one two");
   const std::string messages = folder.write("m.json", "{not json");
   expect_refused({"render", kModel, "--messages", messages}, 2);
 }
