@@ -65,8 +65,8 @@ bool layouts_match(const LinearProblem& problem, const LinearKernel& kernel) {
 
 std::int64_t grain_of(std::int64_t units, std::int64_t m, const device::HostStream& stream) {
   constexpr std::int64_t kStreaming = 8;
-  const std::int64_t pieces = m <= kStreaming ? stream.num_workers() : 8 * stream.num_workers();
-  return std::max<std::int64_t>(1, ceil_div(units, pieces));
+  if (m <= kStreaming) return std::max<std::int64_t>(1, ceil_div<std::int64_t>(units, stream.num_workers()));
+  return std::max<std::int64_t>(1, units / (16 * stream.num_workers()));
 }
 
 }  // namespace pagoda::kernels
