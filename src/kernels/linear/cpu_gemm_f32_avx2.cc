@@ -1,5 +1,6 @@
 // f32, f16 and bf16 weights times float activations (formula in float_gemm.h). A lane is a weight row, 8 of a tile's
 // 16 in a register. One token takes both halves of a tile in one pass; up to 3 tokens take a half each time.
+// Zen 4, one core, 2026-11-30: bf16, 64 tokens 70 Gop/s, one token 18 GB/s.
 #include <immintrin.h>
 
 #include "kernels/linear/float_gemm.h"

@@ -1,6 +1,8 @@
 // f32, f16 and bf16 weights times float activations (formula in float_gemm.h). A lane is a weight row: a column of 16
 // rows is one load, widened to float, and serves up to 6 tokens, each with its activation broadcast and its four
 // chains in registers. Reads a row tile once for every 6 tokens; at one token, memory is the limit.
+// Zen 4, one core, 2026-11-30: bf16, 64 tokens 106 Gop/s of 118, one token 26 GB/s. AVX512-BF16 would not help: its dot
+// product does twice the multiplications, and activations of 16 significant bits take two terms.
 #include <immintrin.h>
 
 #include "kernels/linear/float_gemm.h"

@@ -1,5 +1,5 @@
 // Activations to 8- or 16-bit codes in groups of 32 (int8_gemm.h has the formula). Reads 128 bytes and writes 52 or 84
-// for a group; about 10 ns a group. One tile of tokens is a unit.
+// for a group. One tile of tokens is a unit. Zen 4, 2026-11-30: 7 ns a group, 12 with two terms.
 #include <immintrin.h>
 
 #include "kernels/linear/int8_gemm.h"
