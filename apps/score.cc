@@ -1,8 +1,11 @@
 #include "pagoda/score.h"
 
+#include <atomic>
 #include <cstdio>
+#include <optional>
 
 #include "apps/commands.h"
+#include "apps/interrupt.h"
 #include "apps/json.h"
 #include "apps/npy_writer.h"
 #include "base/file.h"
@@ -40,15 +43,19 @@ Status score(const Arguments& arguments) {
   }
   const Model model = PAGODA_TRY(open_model(with_chunk, true));
   std::optional<NpyWriter> writer;
+  std::atomic<bool> stopped{false};
+  std::optional<Interrupt> interrupt;
   if (!arguments.logits_file.empty()) {
     Request prompt;
     std::visit([&](const auto& text) { prompt.prompt = text; }, request.text);
     const std::vector<std::int32_t> ids = PAGODA_TRY(model.prompt_ids(prompt));
+    interrupt.emplace([&stopped] { stopped.store(true); });  // so that the partial file goes
     writer.emplace(PAGODA_TRY(NpyWriter::create(arguments.logits_file, std::ssize(ids), model.info().vocabulary)));
-    request.on_logits = [&writer](std::int64_t, std::span<const float> logits) { return writer->write(logits); };
+    request.on_logits = [&](std::int64_t, std::span<const float> logits) { return !stopped && writer->write(logits); };
   }
   const Result<Score> scored = pagoda::score(model, request);
-  if (!scored.ok() && (!writer || scored.error().code != ErrorCode::kCancelled)) return scored.error();
+  const bool write_failed = writer && !stopped && !scored.ok() && scored.error().code == ErrorCode::kCancelled;
+  if (!scored.ok() && !write_failed) return scored.error();
   if (writer) PAGODA_TRY(writer->finish());
   if (!arguments.json) return print(model, *scored);
   std::printf("%s\n", to_json(*scored).c_str());

@@ -160,6 +160,19 @@ TEST(ScoreTest, LogprobsPerplexityAndLogits) {
   EXPECT_EQ(folder.entries(), 2u) << "the partial file is gone";
 }
 
+TEST(ScoreTest, CtrlCLeavesNoFile) {
+  const Folder folder;
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "word ";
+  Program program({"score", kModel, "--text", folder.write("t.txt", text), "--logits", folder.file("out.npy")});
+  for (int i = 0; i < 20000 && folder.entries() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(folder.entries(), 2u);
+  program.interrupt();
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
 TEST(InspectTest, SummaryPlanTensorsSupport) {
   const Outcome text = run({"inspect", kModel, "--plan", "--tensors", "--support", "--device", "cpu"});
   EXPECT_EQ(text.code, 0) << text.err;
