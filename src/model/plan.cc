@@ -129,7 +129,11 @@ class Planner {
 Result<LinearProblem> Planner::product(std::int32_t layer, std::initializer_list<std::pair<Role, bool>> roles,
                                        std::int64_t max_m) {
   LinearProblem problem;
-  problem.precision = plan_.precision;
+  // Where rounding to 8 bits costs the most, and a second term the least: the head, whose errors nothing evens out and
+  // whose speed is that of its bytes, and the first layer, whose errors all others carry on.
+  const bool sensitive = layer <= 0;
+  problem.precision =
+      sensitive && plan_.precision == kernels::Precision::kStandard ? kernels::Precision::kHigh : plan_.precision;
   problem.activation = plan_.activation;
   problem.max_m = max_m;
   for (const auto& [role, has_bias] : roles) {
