@@ -1,10 +1,12 @@
 // Decode attention over pages: the rows' few tokens against their keys, each key and value read once for its group.
 // Scores are S = K·Q' with 16 keys as the rows of m16n8k16 and the group's heads as its 8 columns; O' = V'·P' likewise.
-// A warp takes tiles of 16 keys in turn. Each lane copies exactly the 16-byte pieces it will use itself into its own
-// part of shared memory, STAGES tiles ahead, so the loop needs no barrier; the order of dims and keys inside a product is
-// permuted so that pieces are fragments: lane (g, t) holds keys g, g + 8 at dims 8t …, and values 2t, 2t + 1, 2t + 8,
-// 2t + 9 at dims 8g … (16 dims instead of 8 if they are e4m3, widened to binary16).
-// Blocks take (partition, kv head) in turn; a row's last arriver merges its partitions in key order.
+// A warp takes tiles of 16 keys in turn, copied STAGES tiles ahead into its own part of shared memory, 512 neighbouring
+// bytes a copy, so the loop needs no barrier of the block. The order of dims and keys inside a product is permuted so
+// that 16-byte pieces are fragments: lane (g, t) reads keys g, g + 8 at dims 8t …, and values 2t, 2t + 1, 2t + 8, 2t + 9
+// at dims 8g … (16 dims for 8 if they are e4m3, widened to binary16); pieces of a row are swapped to spread over banks.
+// Blocks take (partition, kv head) in turn, the next one's first tiles under way while one's results are put together; a
+// row's last arriver merges its partitions in key order.
+//
 // Bytes: K and V once. Constants: HEAD_DIM_K, HEAD_DIM_V (multiples of 16), GROUP, TOKENS (most of a row), ELEMENT
 // (0 bf16, 1 e4m3), WARPS, STAGES, BLOCKS (of a multiprocessor).
 #include "kernels/attention/cuda_decode.h"
@@ -18,14 +20,17 @@ constexpr int kElementBytes = kFp8 ? 1 : 2;
 constexpr int kPiece = 16 / kElementBytes;  // elements of 16 bytes
 constexpr int kKeyChunks = (HEAD_DIM_K + 4 * kPiece - 1) / (4 * kPiece);
 constexpr int kValueGroups = (HEAD_DIM_V + 8 * kPiece - 1) / (8 * kPiece);
-constexpr int kPieces = 2 * kKeyChunks + 4 * kValueGroups;  // of a lane in a tile
+constexpr int kKeyPieces = HEAD_DIM_K / kPiece;      // of a key
+constexpr int kValuePieces = HEAD_DIM_V / kPiece;
+constexpr int kKeyRow = (kKeyPieces + 7) / 8 * 128;  // bytes in shared memory
+constexpr int kValueRow = (kValuePieces + 7) / 8 * 128;
+constexpr int kTileBytes = 16 * (kKeyRow + kValueRow);
 constexpr int kWords = kPiece / 2;                          // pairs of 16-bit elements in a piece
 constexpr int kThreads = WARPS * 32;
 constexpr int kColumns = GROUP * TOKENS;  // query vectors of one kv head
 constexpr int kColumnTiles = (kColumns + 7) / 8;
-constexpr int kRingBytes = STAGES * kPieces * 512;  // of a warp
+constexpr int kRingBytes = STAGES * kTileBytes;  // of a warp
 constexpr int kOutBytes = kColumnTiles * 8 * HEAD_DIM_V * 4;
-constexpr int kWarpBytes = kRingBytes > kOutBytes ? kRingBytes : kOutBytes;
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kNone = __builtin_bit_cast(float, 0xff800000u);  // -∞
 
@@ -84,16 +89,30 @@ __device__ __forceinline__ float key_sum(float value) {
   return value;
 }
 
-/// What one warp knows of the item at hand.
+/// A piece of work and how far one warp's copies for it have come.
 struct Tiles {
   const DecodeParams& p;
-  const DecodeItem& item;
-  const char* head;  // of the first page
-  char* ring;        // this lane's
-  int first;         // tile of 16 keys
-  int count;
-  int lane;
-  int page_low, page_high;  // lane i: of this warp's tile i of 32
+  char* const ring;  // this warp's
+  const int lane;
+  DecodeItem item;
+  int index, kv_head;
+  const char* head;         // of page 0
+  int first, count;         // tile of 16 keys; this warp's turns
+  int page_low, page_high;  // lane i: of this warp's turn i of 32
+
+  /// Starts the first copies of a piece of work.
+  __device__ __forceinline__ void open(int work) {
+    index = work / p.kv_heads;
+    kv_head = work % p.kv_heads;
+    item = p.items[index];
+    head = static_cast<const char*>(p.pages) +
+           (static_cast<std::int64_t>(kv_head * (HEAD_DIM_K + HEAD_DIM_V) * kElementBytes) << p.block_shift);
+    first = item.begin / 16;
+    count = ((item.end + 15) / 16 - first - static_cast<int>(threadIdx.x / 32) + WARPS - 1) / WARPS;
+    fetch_pages(0);
+#pragma unroll
+    for (int i = 0; i < STAGES; ++i) fetch(i, i);
+  }
 
   __device__ __forceinline__ int tile_of(int turn) const { return first + turn * WARPS + threadIdx.x / 32; }
 
@@ -108,41 +127,35 @@ struct Tiles {
     if (p.block_shift == 3) page_high = key + 8 < item.end ? table[(key + 8) >> 3] : -1;
   }
 
-  /// Starts the copies of a tile into a stage. Keys that are not seen become zeros, whatever their slots hold.
-  __device__ __forceinline__ void fetch(int turn, int stage) {
+  /// Starts the copies of one tile's keys or values: rows 0 … 7 from `low`, the others 8 rows on from `high`. Rows that
+  /// are not seen become zeros, whatever their slots hold.
+  template <int kRowPieces, int kRow, bool kIsKey>
+  __device__ __forceinline__ void fetch_rows(char* to, const char* low, const char* high, int key) const {
+#pragma unroll
+    for (int i = 0; i < kRowPieces * 16; i += 32) {
+      const int index = i + lane, row = index / kRowPieces, piece = index % kRowPieces;
+      if (kRowPieces * 16 % 32 != 0 && row >= 16) continue;
+      const bool seen = key + row >= item.begin && key + row < item.end;
+      const int place = kIsKey ? piece ^ (row % 2 * 4) : piece ^ (row / 2 % 4 * 2);
+      copy_async16(to + row * kRow + place * 16, (row < 8 ? low : high) + index * 16, seen ? 16 : 0);
+    }
+  }
+
+  /// Starts the copies of a tile into a stage.
+  __device__ __forceinline__ void fetch(int turn, int stage) const {
     const int key = tile_of(turn) * 16;
-    const int low = __shfl_sync(0xffffffffu, page_low, turn % 32);
-    const int high = __shfl_sync(0xffffffffu, page_high, turn % 32);
+    const int low = max(__shfl_sync(0xffffffffu, page_low, turn % 32), 0);
+    const int high = max(__shfl_sync(0xffffffffu, page_high, turn % 32), 0);
     if (key < item.end) {
       const int mask = (1 << p.block_shift) - 1;
-      const char* from[2] = {head + (low < 0 ? 0 : low) * p.block_stride, head + (high < 0 ? 0 : high) * p.block_stride};
-      const int slot[2] = {key & mask, (key + 8) & mask};
-      char* to = ring + stage * (kPieces * 512);
-      const int g = lane / 4, t = lane % 4;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int at = key + half * 8 + g;
-        const int bytes = at >= item.begin && at < item.end ? 16 : 0;
-        const char* source = from[half] + (slot[half] + g) * (HEAD_DIM_K * kElementBytes) + t * 16;
-#pragma unroll
-        for (int chunk = 0; chunk < kKeyChunks; ++chunk) {
-          if (chunk * 4 + t < HEAD_DIM_K / kPiece) copy_async16(to + (chunk * 2 + half) * 512, source + chunk * 64, bytes);
-        }
-      }
-      const std::int64_t values = static_cast<std::int64_t>(HEAD_DIM_K * kElementBytes) << p.block_shift;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = key + i / 2 * 8 + 2 * t + i % 2;
-        const int bytes = at >= item.begin && at < item.end ? 16 : 0;
-        const char* source =
-            from[i / 2] + values + (slot[i / 2] + 2 * t + i % 2) * (HEAD_DIM_V * kElementBytes) + g * 16;
-#pragma unroll
-        for (int group = 0; group < kValueGroups; ++group) {
-          if (group * 8 + g < HEAD_DIM_V / kPiece) {
-            copy_async16(to + (2 * kKeyChunks + group * 4 + i) * 512, source + group * 128, bytes);
-          }
-        }
-      }
+      const int slot_low = key & mask, slot_high = ((key + 8) & mask) - 8;
+      const char *from_low = head + low * p.block_stride, *from_high = head + high * p.block_stride;
+      char* to = ring + stage * kTileBytes;
+      constexpr int kKeyBytes = HEAD_DIM_K * kElementBytes, kValueBytes = HEAD_DIM_V * kElementBytes;
+      fetch_rows<kKeyPieces, kKeyRow, true>(to, from_low + slot_low * kKeyBytes, from_high + slot_high * kKeyBytes, key);
+      const std::int64_t values = static_cast<std::int64_t>(kKeyBytes) << p.block_shift;
+      fetch_rows<kValuePieces, kValueRow, false>(to + 16 * kKeyRow, from_low + values + slot_low * kValueBytes,
+                                                 from_high + values + slot_high * kValueBytes, key);
     }
     commit_copies();
   }
@@ -197,7 +210,7 @@ __device__ __forceinline__ void load_queries(Queries& q, const DecodeParams& p, 
                       static_cast<std::int64_t>(kv_head * GROUP + column % GROUP) * (HEAD_DIM_K * 2);
 #pragma unroll
     for (int chunk = 0; chunk < kKeyChunks; ++chunk) {
-      const bool inside = used && chunk * 4 + t < HEAD_DIM_K / kPiece;
+      const bool inside = used && chunk * 4 + t < kKeyPieces;
 #pragma unroll
       for (int i = 0; i < kWords; i += 4) {
         const Vec16 v = inside ? load_vec16(row + (chunk * 4 + t) * (kPiece * 2) + i * 4) : Vec16{};
@@ -221,16 +234,17 @@ __device__ __forceinline__ bool sees(const DecodeParams& p, const DecodeItem& it
   return key <= position && (p.window == 0 || key > position - p.window);
 }
 
-/// Scores of a tile in units of log 2, masked. `keys` are this lane's pieces.
+/// Scores of a tile in units of log 2, masked.
 __device__ __forceinline__ void score(float (&s)[kColumnTiles][4], const Queries& q, const DecodeParams& p,
                                       const DecodeItem& item, const char* ring, int key) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   float part[kColumnTiles][2][4] = {};
 #pragma unroll
   for (int chunk = 0; chunk < kKeyChunks; ++chunk) {
-    const bool inside = chunk * 4 + t < HEAD_DIM_K / kPiece;
-    const Words low = widen(inside ? load_vec16(ring + chunk * 1024) : Vec16{});
-    const Words high = widen(inside ? load_vec16(ring + chunk * 1024 + 512) : Vec16{});
+    const bool inside = chunk * 4 + t < kKeyPieces;
+    const char* at = ring + g * kKeyRow + ((chunk ^ (g % 2)) * 4 + t) * 16;
+    const Words low = widen(inside ? load_vec16(at) : Vec16{});
+    const Words high = widen(inside ? load_vec16(at + 8 * kKeyRow) : Vec16{});
 #pragma unroll
     for (int i = 0; i < kWords; i += 2) {
 #pragma unroll
@@ -255,7 +269,7 @@ __device__ __forceinline__ void score(float (&s)[kColumnTiles][4], const Queries
 
 /// Adds a tile to the state.
 __device__ __forceinline__ void attend(Running& r, float (&s)[kColumnTiles][4], const char* ring) {
-  const int g = threadIdx.x % 32 / 4;
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   std::uint32_t weights[kColumnTiles][2];
   bool grown = false;
   float shrink[kColumnTiles][2];
@@ -290,7 +304,8 @@ __device__ __forceinline__ void attend(Running& r, float (&s)[kColumnTiles][4], 
     Vec16 v[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      v[i] = group * 8 + g < HEAD_DIM_V / kPiece ? load_vec16(ring + (2 * kKeyChunks + group * 4 + i) * 512) : Vec16{};
+      const char* at = ring + 16 * kKeyRow + (i / 2 * 8 + 2 * t + i % 2) * kValueRow + (group * 8 + (g ^ (2 * t))) * 16;
+      v[i] = group * 8 + g < kValuePieces ? load_vec16(at) : Vec16{};
     }
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
@@ -314,7 +329,7 @@ __device__ __forceinline__ void put_down(const Running& r, float* out, float2* s
       if (g == 0) stats[column] = {r.maximum[c][i], sum};
 #pragma unroll
       for (int group = 0; group < kValueGroups; ++group) {
-        if (group * 8 + g >= HEAD_DIM_V / kPiece) continue;
+        if (group * 8 + g >= kValuePieces) continue;
 #pragma unroll
         for (int w = 0; w < kWords; ++w) {
           const int dim = (group * 8 + g) * kPiece + 2 * w;
@@ -326,20 +341,19 @@ __device__ __forceinline__ void put_down(const Running& r, float* out, float2* s
   }
 }
 
-/// Several parts of a softmax as one, in their order: `parts` of (maximum, sum) and a pair of outputs each.
+/// Several parts of a softmax as one, added in their order. `maximum` is theirs.
 struct Merged {
-  float maximum = kNone;
+  float maximum;
   float sum = 0;
-  float2 out = {0, 0};
+  float4 out = {0, 0, 0, 0};
 
-  __device__ __forceinline__ void add(float2 stats, float2 part) {
-    const float larger = fmaxf(maximum, stats.x);
-    const float base = larger == kNone ? 0.0f : larger;
-    const float mine = exp2_fast(maximum - base), other = exp2_fast(stats.x - base);
-    maximum = larger;
-    sum = fmaf(sum, mine, stats.y * other);
-    out.x = fmaf(out.x, mine, part.x * other);
-    out.y = fmaf(out.y, mine, part.y * other);
+  __device__ __forceinline__ void add(float2 stats, float4 part) {
+    const float factor = exp2_fast(stats.x - (maximum == kNone ? 0.0f : maximum));
+    sum = fmaf(stats.y, factor, sum);
+    out.x = fmaf(part.x, factor, out.x);
+    out.y = fmaf(part.y, factor, out.y);
+    out.z = fmaf(part.z, factor, out.z);
+    out.w = fmaf(part.w, factor, out.w);
   }
 };
 
@@ -347,10 +361,61 @@ __device__ __forceinline__ void finish(const DecodeParams& p, const DecodeItem& 
                                        Merged m) {
   if (column / GROUP >= item.num_tokens) return;
   const int head = kv_head * GROUP + column % GROUP;
-  if (p.sinks != nullptr) m.add({p.sinks[head] * kLog2e, 1.0f}, {0, 0});
-  const float factor = p.value_scale / m.sum;
+  float up = p.value_scale;
+  if (p.sinks != nullptr) {
+    const float sink = p.sinks[head] * kLog2e;
+    const float maximum = fmaxf(sink, m.maximum);
+    const float shrink = exp2_fast(m.maximum - maximum);
+    m.sum = fmaf(m.sum, shrink, exp2_fast(sink - maximum));
+    up *= shrink;
+  }
+  const float factor = up / m.sum;
   auto* row = static_cast<std::uint16_t*>(p.output) + (item.token + column / GROUP) * p.output_stride;
-  reinterpret_cast<std::uint32_t*>(row + head * HEAD_DIM_V + dim)[0] = pack_bf16(m.out.x * factor, m.out.y * factor);
+  const uint2 packed = {pack_bf16(m.out.x * factor, m.out.y * factor), pack_bf16(m.out.z * factor, m.out.w * factor)};
+  *reinterpret_cast<uint2*>(row + head * HEAD_DIM_V + dim) = packed;
+}
+
+/// What the row's partitions came to, merged in key order by its last arriver.
+__device__ __forceinline__ void merge_row(const DecodeParams& p, const DecodeItem& item, int kv_head) {
+  const std::int64_t stride = static_cast<std::int64_t>(p.kv_heads) * kColumns;
+  for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 4); i += kThreads) {
+    const int column = i / (HEAD_DIM_V / 4), dim = i % (HEAD_DIM_V / 4) * 4;
+    const std::int64_t at = (static_cast<std::int64_t>(item.first_item) * p.kv_heads + kv_head) * kColumns + column;
+    const auto* stats = reinterpret_cast<const float2*>(p.stats) + at;
+    const float* partial = p.partial + at * HEAD_DIM_V + dim;
+    Merged m{kNone};
+#pragma unroll 16
+    for (int part = 0; part < item.count; ++part) m.maximum = fmaxf(m.maximum, __ldcg(&stats[part * stride]).x);
+#pragma unroll 8
+    for (int part = 0; part < item.count; ++part) {
+      m.add(__ldcg(&stats[part * stride]),
+            __ldcg(reinterpret_cast<const float4*>(partial + part * stride * HEAD_DIM_V)));
+    }
+    finish(p, item, kv_head, column, dim, m);
+  }
+}
+
+/// The warps' states as one: to the output if the row has but one partition, else to where its merger finds it.
+__device__ __forceinline__ void combine_warps(const DecodeParams& p, const DecodeItem& item, int index, int kv_head,
+                                              const char* outputs, const float2 (*stats)[kColumnTiles * 8]) {
+  for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 4); i += kThreads) {
+    const int column = i / (HEAD_DIM_V / 4), dim = i % (HEAD_DIM_V / 4) * 4;
+    Merged m{kNone};
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) m.maximum = fmaxf(m.maximum, stats[w][column].x);
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) {
+      const auto* out = reinterpret_cast<const float*>(outputs + w * kOutBytes);
+      m.add(stats[w][column], *reinterpret_cast<const float4*>(out + column * HEAD_DIM_V + dim));
+    }
+    if (item.count == 1) {
+      finish(p, item, kv_head, column, dim, m);
+      continue;
+    }
+    const std::int64_t at = (static_cast<std::int64_t>(index) * p.kv_heads + kv_head) * kColumns + column;
+    *reinterpret_cast<float4*>(p.partial + at * HEAD_DIM_V + dim) = m.out;
+    if (dim == 0) *reinterpret_cast<float2*>(p.stats + at * 2) = {m.maximum, m.sum};
+  }
 }
 
 /// Tokens that belong to no row.
@@ -369,27 +434,22 @@ using namespace pagoda;
 using namespace pagoda::kernels;
 
 extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __grid_constant__ DecodeParams p) {
-  extern __shared__ __align__(16) char shared[];  // the warps' rings, then their outputs in the same place
+  extern __shared__ __align__(128) char shared[];  // the warps' rings, then their outputs
   __shared__ float2 stats[WARPS][kColumnTiles * 8];
   __shared__ int arrived;
   const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
+  char* const outputs = shared + WARPS * kRingBytes;
   wait_for_producers();
   release_consumers();
   const DecodeSchedule schedule = *p.schedule;
   if (schedule.used_tokens < p.num_tokens) clear_padding(p, schedule.used_tokens);
 
-  for (int work = blockIdx.x; work < schedule.num_items * p.kv_heads; work += gridDim.x) {
-    const int index = work / p.kv_heads, kv_head = work % p.kv_heads;
-    const DecodeItem item = p.items[index];
-    const std::int64_t head_bytes =
-        static_cast<std::int64_t>((HEAD_DIM_K + HEAD_DIM_V) * kElementBytes) << p.block_shift;
-    Tiles tiles{p, item, static_cast<const char*>(p.pages) + kv_head * head_bytes,
-                shared + warp * kWarpBytes + lane * 16, item.begin / 16, 0, lane, -1, -1};
-    tiles.count = ((item.end + 15) / 16 - tiles.first - warp + WARPS - 1) / WARPS;
-    tiles.fetch_pages(0);
-#pragma unroll
-    for (int i = 0; i < STAGES; ++i) tiles.fetch(i, i);
+  const int works = schedule.num_items * p.kv_heads;
+  Tiles tiles{p, shared + warp * kRingBytes, static_cast<int>(threadIdx.x % 32)};
+  if (blockIdx.x < works) tiles.open(blockIdx.x);
+  for (int work = blockIdx.x; work < works; work += gridDim.x) {
+    const DecodeItem item = tiles.item;
+    const int index = tiles.index, kv_head = tiles.kv_head;
     Queries queries;
     load_queries(queries, p, item, kv_head);
 
@@ -398,35 +458,20 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __gr
     for (int i = 0; i < kColumnTiles * 2; ++i) (&running.maximum[0][0])[i] = kNone;
     for (int turn = 0, stage = 0; turn < tiles.count; ++turn) {
       wait_copies<STAGES - 1>();
-      const char* ring = tiles.ring + stage * (kPieces * 512);
+      __syncwarp();
+      const char* ring = tiles.ring + stage * kTileBytes;
       float s[kColumnTiles][4];
       score(s, queries, p, item, ring, tiles.tile_of(turn) * 16);
       attend(running, s, ring);
+      __syncwarp();
       if ((turn + STAGES) % 32 == 0) tiles.fetch_pages(turn + STAGES);
       tiles.fetch(turn + STAGES, stage);
       stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
-    wait_copies<0>();
-    put_down(running, reinterpret_cast<float*>(shared + warp * kWarpBytes), stats[warp]);
+    put_down(running, reinterpret_cast<float*>(outputs + warp * kOutBytes), stats[warp]);
+    if (work + gridDim.x < works) tiles.open(work + gridDim.x);
     __syncthreads();
-
-    const std::int64_t slot = static_cast<std::int64_t>(index) * p.kv_heads + kv_head;
-    for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 2); i += kThreads) {
-      const int column = i / (HEAD_DIM_V / 2), dim = i % (HEAD_DIM_V / 2) * 2;
-      Merged m;
-#pragma unroll
-      for (int w = 0; w < WARPS; ++w) {
-        const auto* out = reinterpret_cast<const float*>(shared + w * kWarpBytes);
-        m.add(stats[w][column], *reinterpret_cast<const float2*>(out + column * HEAD_DIM_V + dim));
-      }
-      if (item.count == 1) {
-        finish(p, item, kv_head, column, dim, m);
-        continue;
-      }
-      const std::int64_t at = slot * kColumns + column;
-      *reinterpret_cast<float2*>(p.partial + at * HEAD_DIM_V + dim) = m.out;
-      if (dim == 0) *reinterpret_cast<float2*>(p.stats + at * 2) = {m.maximum, m.sum};
-    }
+    combine_warps(p, item, index, kv_head, outputs, stats);
     if (item.count > 1) {
       std::int32_t* counter = p.counters + static_cast<std::int64_t>(item.row) * p.kv_heads + kv_head;
       __threadfence();
@@ -435,18 +480,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __gr
       __syncthreads();
       if (arrived == item.count - 1) {
         __threadfence();
-        const std::int64_t stride = static_cast<std::int64_t>(p.kv_heads) * kColumns;
-        for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 2); i += kThreads) {
-          const int column = i / (HEAD_DIM_V / 2), dim = i % (HEAD_DIM_V / 2) * 2;
-          std::int64_t at = (static_cast<std::int64_t>(item.first_item) * p.kv_heads + kv_head) * kColumns + column;
-          Merged m;
-#pragma unroll 8
-          for (int part = 0; part < item.count; ++part, at += stride) {
-            m.add(__ldcg(reinterpret_cast<const float2*>(p.stats + at * 2)),
-                  __ldcg(reinterpret_cast<const float2*>(p.partial + at * HEAD_DIM_V + dim)));
-          }
-          finish(p, item, kv_head, column, dim, m);
-        }
+        merge_row(p, item, kv_head);
         if (threadIdx.x == 0) *counter = 0;
       }
     }

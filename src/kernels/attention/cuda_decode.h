@@ -42,16 +42,16 @@ struct DecodeScheduleParams {
 };
 
 struct DecodeParams {
-  const void* query;  ///< (tokens, kv_heads · GROUP · key_dim) bf16
-  void* output;       ///< (tokens, kv_heads · GROUP · value_dim) bf16
-  const void* pages;
+  const void* query = nullptr;  ///< (tokens, kv_heads · GROUP · key_dim) bf16
+  void* output = nullptr;       ///< (tokens, kv_heads · GROUP · value_dim) bf16
+  const void* pages = nullptr;
   const std::int32_t* block_tables;  ///< (rows, max_blocks)
   const DecodeSchedule* schedule;
   const DecodeItem* items;
   float* partial;                            ///< (items, kv_heads, columns, value_dim)
   float* stats;                              ///< (items, kv_heads, columns, 2): maximum, sum
   std::int32_t* counters;                    ///< (rows, kv_heads): zeros before and after
-  const float* sinks;                        ///< (heads), or null
+  const float* sinks = nullptr;              ///< (heads), or null
   std::int64_t query_stride, output_stride;  ///< elements
   std::int64_t block_stride;                 ///< bytes
   std::int64_t max_blocks;
@@ -64,14 +64,14 @@ struct DecodeParams {
   float value_scale;         ///< of fp8 values; 1 else
 };
 
-/// Dynamic shared memory of a block: the warps' rings, later their outputs. `columns`: GROUP · TOKENS.
+/// Dynamic shared memory of a block: the warps' rings and outputs. `columns`: GROUP · TOKENS.
 PAGODA_SHARED std::int64_t decode_shared_bytes(std::int64_t key_dim, std::int64_t value_dim, std::int64_t columns,
                                                std::int64_t element_bytes, std::int64_t warps, std::int64_t stages) {
-  const std::int64_t key_chunks = (key_dim * element_bytes + 63) / 64;
-  const std::int64_t value_groups = (value_dim * element_bytes + 127) / 128;
-  const std::int64_t ring = stages * (2 * key_chunks + 4 * value_groups) * 512;
+  const std::int64_t key_row = (key_dim * element_bytes + 127) / 128 * 128;
+  const std::int64_t value_row = (value_dim * element_bytes + 127) / 128 * 128;
+  const std::int64_t ring = stages * 16 * (key_row + value_row);
   const std::int64_t out = (columns + 7) / 8 * 8 * value_dim * 4;
-  return warps * (ring > out ? ring : out);
+  return warps * (ring + out);
 }
 
 }  // namespace pagoda::kernels

@@ -1,10 +1,9 @@
 // Attention of a chunk's tokens over pages, the chunk's own keys among them, on any tensor cores (mma.sync).
-// A block's tile is WARPS · ROW_TILES · 16 query vectors: neighbouring tokens × the heads of one group, so that a tile of
-// KEYS keys and values serves the whole group. Keys and values of the next tile are copied while this one is worked on;
-// scores, weights and outputs stay in registers, with a running maximum and sum a row.
-// Rows of shared memory are 16 bytes longer than their data, so that eight neighbouring rows lie in different banks.
-// Constants: HEAD_DIM_K, HEAD_DIM_V (multiples of 16), GROUP, WARPS, ROW_TILES, KEYS, SOFTCAP (0, 1), BLOCKS (of a
-// multiprocessor).
+// A block's tile is WARPS · ROW_TILES · 16 query vectors: neighbouring tokens × the heads of one group, so that a tile
+// of KEYS keys and values serves the whole group. Keys and values of the next tile are copied while this one is worked
+// on; scores, weights and outputs stay in registers, with a running maximum and sum a row. Rows of shared memory are 16
+// bytes longer than their data, so that eight neighbouring rows lie in different banks. Constants: HEAD_DIM_K,
+// HEAD_DIM_V (multiples of 16), GROUP, WARPS, ROW_TILES, KEYS, SOFTCAP (0, 1), BLOCKS (of a multiprocessor).
 #include "kernels/attention/cuda_prefill.h"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -36,27 +35,42 @@ struct Tile {
     copy_async4(&pages[tile % 4][threadIdx.x], table + block);
   }
 
-  /// Copies KEYS vectors of `kDim` elements, zeros for keys that no token sees, whatever their slots hold.
-  template <int kDim>
-  __device__ __forceinline__ void fetch_vectors(int tile, char* to, std::int64_t offset) const {
-    constexpr int kPieces = kDim / 8;
-    const int first_block = tile * KEYS >> p.block_shift;
+  /// copy(row of the tile, piece of 16 bytes, page, slot, bytes to read) for this thread's share of a tile's pieces.
+  template <int kPieces, class Copy>
+  __device__ __forceinline__ void for_each_piece(int tile, Copy copy) const {
+    const int first_block = tile * KEYS >> p.block_shift, mask = (1 << p.block_shift) - 1;
 #pragma unroll
-    for (int i = threadIdx.x; i < KEYS * kPieces; i += kThreads) {
-      const int row = i / kPieces, piece = i % kPieces;
+    for (int i = 0; i < KEYS * kPieces; i += kThreads) {
+      const int index = i + threadIdx.x, row = index / kPieces, piece = index % kPieces;
+      if (KEYS * kPieces % kThreads != 0 && row >= KEYS) continue;
       const int key = tile * KEYS + row;
       const bool seen = key >= begin && key < end;
       const int page = seen ? pages[tile % 4][(key >> p.block_shift) - first_block] : 0;
-      const int slot = key & ((1 << p.block_shift) - 1);
-      const char* from = head + page * p.block_stride + offset + slot * (kDim * 2) + piece * 16;
-      copy_async16(to + row * (kDim * 2 + 16) + piece * 16, from, seen ? 16 : 0);
+      copy(row, piece, head + page * p.block_stride, key & mask, seen ? 16 : 0);
     }
   }
 
+  /// Starts the copies of a tile's keys and values: zeros for keys that no token sees, whatever their slots hold.
   __device__ __forceinline__ void fetch(int tile, char* to) const {
-    fetch_vectors<HEAD_DIM_K>(tile, to, 0);
-    fetch_vectors<HEAD_DIM_V>(tile, to + KEYS * kKeyStride,
-                              static_cast<std::int64_t>(HEAD_DIM_K * 2) << p.block_shift);
+    constexpr int kKeyPieces = HEAD_DIM_K / 8, kValuePieces = HEAD_DIM_V / 8;
+    const std::int64_t values = static_cast<std::int64_t>(HEAD_DIM_K * 2) << p.block_shift;
+    const auto copy_key = [&](int row, int piece, const char* page, int slot, int bytes) {
+      copy_async16(to + row * kKeyStride + piece * 16, page + slot * (HEAD_DIM_K * 2) + piece * 16, bytes);
+    };
+    const auto copy_value = [&](int row, int piece, const char* page, int slot, int bytes) {
+      copy_async16(to + KEYS * kKeyStride + row * kValueStride + piece * 16,
+                       page + values + slot * (HEAD_DIM_V * 2) + piece * 16, bytes);
+    };
+    if constexpr (HEAD_DIM_K == HEAD_DIM_V) {
+      const auto copy_both = [&](int row, int piece, const char* page, int slot, int bytes) {
+        copy_key(row, piece, page, slot, bytes);
+        copy_value(row, piece, page, slot, bytes);
+      };
+      for_each_piece<kKeyPieces>(tile, copy_both);
+    } else {
+      for_each_piece<kKeyPieces>(tile, copy_key);
+      for_each_piece<kValuePieces>(tile, copy_value);
+    }
   }
 
   __device__ __forceinline__ void fetch_queries(char* to) const {
@@ -134,8 +148,11 @@ __device__ __forceinline__ float quad_sum(float value) {
   return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-/// Scores become weights; `factor` brings scores to units of log 2.
+/// Scores become weights; `factor` brings scores to units of log 2. The base of a row's weights is raised only when they
+/// would grow beyond 2^8: the quotient in the end is the same, and outputs are seldom scaled.
 __device__ __forceinline__ void weigh(Scores& s, Running& state, float factor) {
+  float shrink[ROW_TILES][2];
+  bool raised = false;
 #pragma unroll
   for (int r = 0; r < ROW_TILES; ++r) {
 #pragma unroll
@@ -143,10 +160,13 @@ __device__ __forceinline__ void weigh(Scores& s, Running& state, float factor) {
       float largest = kNone;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) largest = fmaxf(largest, fmaxf(s[r][n][half * 2], s[r][n][half * 2 + 1]));
-      const float maximum = fmaxf(state.maximum[r][half], quad_max(largest) * factor);
+      largest = quad_max(largest) * factor;
+      float& maximum = state.maximum[r][half];
+      const float before = maximum;
+      if (largest > maximum + 8.0f) maximum = largest;
       const float base = maximum == kNone ? 0.0f : maximum;
-      const float shrink = exp2_fast(state.maximum[r][half] - base);
-      state.maximum[r][half] = maximum;
+      shrink[r][half] = exp2_fast(before - base);
+      raised |= maximum != before;
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
@@ -157,12 +177,16 @@ __device__ __forceinline__ void weigh(Scores& s, Running& state, float factor) {
           sum += x;
         }
       }
-      state.sum[r][half] = fmaf(state.sum[r][half], shrink, sum);
+      state.sum[r][half] = fmaf(state.sum[r][half], shrink[r][half], sum);
+    }
+  }
+  if (!__any_sync(0xffffffffu, raised)) return;
 #pragma unroll
-      for (int d = 0; d < kDimTiles; ++d) {
-        state.out[r][d][half * 2] *= shrink;
-        state.out[r][d][half * 2 + 1] *= shrink;
-      }
+  for (int r = 0; r < ROW_TILES; ++r) {
+#pragma unroll
+    for (int d = 0; d < kDimTiles; ++d) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) state.out[r][d][i] *= shrink[r][i / 2];
     }
   }
 }
@@ -233,8 +257,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) prefill(const __g
   const PrefillItem item = p.items[blockIdx.y];
   const std::int64_t head_bytes = static_cast<std::int64_t>((HEAD_DIM_K + HEAD_DIM_V) * 2) << p.block_shift;
   const int first = p.window > 0 ? max(item.position - p.window + 1, 0) : 0;
-  const Tile tile{p, item, static_cast<const char*>(p.pages) + blockIdx.x * head_bytes,
-                  p.block_tables + item.row * p.max_blocks, first, item.position + item.count, pages};
+  const Tile tile{p,
+                  item,
+                  static_cast<const char*>(p.pages) + blockIdx.x * head_bytes,
+                  p.block_tables + item.row * p.max_blocks,
+                  first,
+                  item.position + item.count,
+                  pages};
   char* const stages = shared + kRows * kKeyStride;
   int now = tile.begin / KEYS;
   const int last = (tile.end - 1) / KEYS;

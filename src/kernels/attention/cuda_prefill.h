@@ -15,12 +15,12 @@ struct alignas(16) PrefillItem {
 
 /// Grid (kv_heads, items). Items with the most keys come first, so that the last wave is short.
 struct PrefillParams {
-  const void* query;  ///< (tokens, kv_heads · GROUP · key_dim) bf16
-  void* output;       ///< (tokens, kv_heads · GROUP · value_dim) bf16
-  const void* pages;
+  const void* query = nullptr;  ///< (tokens, kv_heads · GROUP · key_dim) bf16
+  void* output = nullptr;       ///< (tokens, kv_heads · GROUP · value_dim) bf16
+  const void* pages = nullptr;
   const std::int32_t* block_tables;  ///< (rows, max_blocks)
   const PrefillItem* items;
-  const float* sinks;                        ///< (heads), or null
+  const float* sinks = nullptr;              ///< (heads), or null
   std::int64_t query_stride, output_stride;  ///< elements
   std::int64_t block_stride;                 ///< bytes
   std::int64_t max_blocks;
