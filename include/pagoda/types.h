@@ -99,8 +99,8 @@ constexpr ErrorKind kind_of(ErrorCode code) {
 /// An error of the world: a code and one sentence that names the thing, what was found, and what would do.
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
-  std::string message;
-  std::string param;  ///< the argument or request field at fault; empty if none
+  std::string message = {};
+  std::string param = {};  ///< the argument or request field at fault; empty if none
 };
 
 /// The success value of an operation that returns nothing.
@@ -112,7 +112,7 @@ class [[nodiscard]] Result {
  public:
   using value_type = T;
 
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit by design
 
   bool ok() const { return state_.index() == 0; }
@@ -151,21 +151,21 @@ using Status = Result<Ok>;
 /// How tokens are drawn. An empty optional means: what the checkpoint declares, else the default named here.
 /// Order: logit bias, repetition, presence and frequency penalties, temperature, top-k, top-p, min-p, draw.
 struct SamplingParams {
-  std::optional<float> temperature;         ///< ≥ 0; 0 is greedy with ties to the lower id. Default 0
-  std::optional<std::int32_t> top_k;        ///< ≥ 0; 0 is off. Default 0
-  std::optional<float> top_p;               ///< in (0, 1]. Default 1
-  std::optional<float> min_p;               ///< in [0, 1]. Default 0
-  std::optional<float> repetition_penalty;  ///< > 0, over prompt and output. Default 1
-  float presence_penalty = 0;               ///< in [-2, 2], over output
-  float frequency_penalty = 0;              ///< in [-2, 2], over output
-  std::vector<std::pair<std::int32_t, float>> logit_bias;  ///< ids inside the vocabulary, each at most once
-  std::optional<std::uint64_t> seed;        ///< none: a random one, which is reported
-  std::optional<std::int64_t> max_tokens;   ///< ≥ 0; none: up to the context's end
-  std::int64_t min_tokens = 0;              ///< no end of sequence before this many
-  std::vector<std::string> stop;            ///< output ends before the earliest match
-  std::vector<std::int32_t> stop_ids;       ///< output ends at any of these
+  std::optional<float> temperature = {};         ///< ≥ 0; 0 is greedy with ties to the lower id. Default 0
+  std::optional<std::int32_t> top_k = {};        ///< ≥ 0; 0 is off. Default 0
+  std::optional<float> top_p = {};               ///< in (0, 1]. Default 1
+  std::optional<float> min_p = {};               ///< in [0, 1]. Default 0
+  std::optional<float> repetition_penalty = {};  ///< > 0, over prompt and output. Default 1
+  float presence_penalty = 0;                    ///< in [-2, 2], over output
+  float frequency_penalty = 0;                   ///< in [-2, 2], over output
+  std::vector<std::pair<std::int32_t, float>> logit_bias = {};  ///< ids inside the vocabulary, each at most once
+  std::optional<std::uint64_t> seed = {};                       ///< none: a random one, which is reported
+  std::optional<std::int64_t> max_tokens = {};                  ///< ≥ 0; none: up to the context's end
+  std::int64_t min_tokens = 0;                                  ///< no end of sequence before this many
+  std::vector<std::string> stop = {};                           ///< output ends before the earliest match
+  std::vector<std::int32_t> stop_ids = {};                      ///< output ends at any of these
   bool ignore_eos = false;
-  std::optional<std::int32_t> logprobs;     ///< report the chosen token's and this many best log-probabilities
+  std::optional<std::int32_t> logprobs = {};  ///< report the chosen token's and this many best log-probabilities
 };
 
 /// Why a choice ended.

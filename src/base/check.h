@@ -10,9 +10,9 @@ namespace pagoda {
 }  // namespace pagoda
 
 /// Our own fault, in every build: `PAGODA_CHECK(rows > 0, "rows {}", rows)` aborts with the values.
-#define PAGODA_CHECK(condition, ...)                                                                    \
-  do {                                                                                                  \
-    if (!(condition)) [[unlikely]] {                                                                    \
-      ::pagoda::check_failed(__FILE__, __LINE__, #condition, ::pagoda::format("" __VA_ARGS__));         \
-    }                                                                                                   \
+#define PAGODA_CHECK(condition, ...)                                                            \
+  do {                                                                                          \
+    if (!(condition)) [[unlikely]] {                                                            \
+      ::pagoda::check_failed(__FILE__, __LINE__, #condition, ::pagoda::format("" __VA_ARGS__)); \
+    }                                                                                           \
   } while (false)

@@ -51,8 +51,8 @@ Status File::read(std::uint64_t offset, std::span<std::byte> into) const {
     const ssize_t got = ::pread(descriptor_, into.data(), into.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      return fail(ErrorCode::kFileUnreadable, "{}: reading {} bytes at offset {} failed: {}", path_, into.size(), offset,
-                  std::strerror(errno));
+      return fail(ErrorCode::kFileUnreadable, "{}: reading {} bytes at offset {} failed: {}", path_, into.size(),
+                  offset, std::strerror(errno));
     }
     if (got == 0) {
       return fail(ErrorCode::kFileChanged, "{}: ends at offset {}, but was {} bytes long when it was opened", path_,

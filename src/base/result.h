@@ -21,11 +21,11 @@ Error fail_param(ErrorCode code, std::string param, fmt::format_string<Args...> 
 }  // namespace pagoda
 
 /// The value of a Result expression; if it holds an error, the enclosing function returns that error.
-#define PAGODA_TRY(...)                                       \
-  __extension__({                                             \
-    auto pagoda_try_result = (__VA_ARGS__);                   \
-    if (!pagoda_try_result.ok()) {                            \
-      return std::move(pagoda_try_result).error();            \
-    }                                                         \
-    std::move(pagoda_try_result).value();                     \
+#define PAGODA_TRY(...)                            \
+  __extension__({                                  \
+    auto pagoda_try_result = (__VA_ARGS__);        \
+    if (!pagoda_try_result.ok()) {                 \
+      return std::move(pagoda_try_result).error(); \
+    }                                              \
+    std::move(pagoda_try_result).value();          \
   })

@@ -17,8 +17,9 @@ TEST(ThreadPool, EveryWorkerRunsEveryJobOnce) {
     ThreadPool pool(threads);
     Marks marks{std::vector<int>(static_cast<std::size_t>(threads), 0)};
     for (int job = 0; job < 500; ++job) {
-      pool.run([](void* context, int worker) { ++static_cast<Marks*>(context)->seen[static_cast<std::size_t>(worker)]; },
-               &marks);
+      pool.run(
+          [](void* context, int worker) { ++static_cast<Marks*>(context)->seen[static_cast<std::size_t>(worker)]; },
+          &marks);
     }
     for (const int count : marks.seen) EXPECT_EQ(count, 500) << threads;
   }
