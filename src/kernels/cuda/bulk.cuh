@@ -1,0 +1,56 @@
+// Bulk copies from global to shared memory and the barriers on which they complete (sm_90 and later).
+#pragma once
+
+#include "kernels/cuda/ptx.cuh"
+
+namespace pagoda {
+
+/// A barrier in shared memory. Its phases are told apart by parity: the first completes with parity 0.
+using Barrier = std::uint64_t;
+
+__device__ __forceinline__ void init_barrier(Barrier* barrier, std::uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+/// Makes initialised barriers known to the copy engine; before the block's first __syncthreads.
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void arrive(Barrier* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+/// Arrives, and lets the phase also wait for so many bytes of bulk copies.
+__device__ __forceinline__ void arrive_expecting(Barrier* barrier, std::uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+               : "memory");
+}
+
+/// Waits until the phase of this parity is complete.
+__device__ __forceinline__ void wait_barrier(Barrier* barrier, std::uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+/// Starts a copy; both addresses and `bytes` are multiples of 16. Its bytes arrive on `barrier`.
+__device__ __forceinline__ void copy_bulk(void* shared, const void* global, std::uint32_t bytes, Barrier* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(shared)),
+               "l"(global), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
+/// A barrier of `threads` threads of the block, by number 1 … 15 (0 is __syncthreads).
+template <int kNumber>
+__device__ __forceinline__ void sync_threads(int threads) {
+  asm volatile("bar.sync %0, %1;" ::"n"(kNumber), "r"(threads) : "memory");
+}
+
+}  // namespace pagoda

@@ -1,0 +1,34 @@
+// Parameters of cuda_qkv_store.cu, shared by host and device.
+#pragma once
+
+#include "base/shared.h"
+
+namespace pagoda::kernels {
+
+struct CudaQkvStoreParams {
+  const void* query;        ///< (tokens, num_heads · KEY_DIM): bf16 or float, as the unit says, as the next two
+  const void* key;          ///< (tokens, num_kv_heads · KEY_DIM)
+  const void* value;        ///< (tokens, num_kv_heads · VALUE_DIM)
+  const float* query_bias;  ///< one an element of a row, or null; as the next two
+  const float* key_bias;
+  const float* value_bias;
+  const float* query_norm;          ///< (KEY_DIM), with a norm
+  const float* key_norm;            ///< (KEY_DIM), with a norm
+  const float* rope;                ///< (positions, num_pairs, 2): cosine and sine, times the attention factor; or null
+  const std::int64_t* positions;    ///< (tokens)
+  const std::int64_t* write_slots;  ///< (tokens) page id · block size + slot; -1 writes nothing
+  void* query_out;                  ///< (tokens, num_heads · KEY_DIM) bf16; may be a bf16 query itself
+  void* pages;  ///< page: for each kv head the keys [slot][KEY_DIM], then the values [slot][VALUE_DIM]
+  std::int64_t query_stride, key_stride, value_stride, query_out_stride;  ///< elements
+  std::int64_t block_stride;                                              ///< bytes
+  std::int64_t tokens;
+  std::int32_t num_heads, num_kv_heads;
+  std::int32_t block_size;
+  std::int32_t num_pairs;    ///< of the rotation
+  std::int32_t pairing_dim;  ///< elements that pairs are formed from
+  float epsilon;
+  float weight_shift;
+  float key_scale, value_scale;  ///< what is stored is divided by it
+};
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,63 @@
+// output = r / sqrt(mean(r²) + epsilon) · (weight + shift) with r = residual + scale · Σ slices of update, which
+// becomes the residual: the norm between two products, and the sum of what the first one's slices of k left. A block
+// takes a row, four neighbouring elements a thread and turn; r stays in shared memory (hidden floats, dynamic). Lets
+// the next kernel start at once: the product that follows fills its ring with weights meanwhile. Constants: THREADS,
+// FLOAT_OUTPUT (0: bf16).
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/vector.cuh"
+#include "kernels/rms_norm/cuda_rms_norm.h"
+
+using namespace pagoda;
+using namespace pagoda::kernels;
+
+constexpr int kAhead = 4;
+
+extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(const __grid_constant__ CudaRmsNormParams p) {
+  extern __shared__ __align__(16) float4 row[];
+  __shared__ float partial[THREADS / 32];
+  release_consumers();
+  wait_for_producers();
+  float4* residual = reinterpret_cast<float4*>(p.residual + blockIdx.x * p.residual_stride);
+  const int chunks = static_cast<int>(p.hidden / 4);
+  float sum = 0;
+  for (int c = threadIdx.x; c < chunks; c += THREADS) {
+    float4 v = residual[c];
+    if (p.update != nullptr) {
+      const float* from = p.update + blockIdx.x * p.update_stride + c * 4;
+      float4 total{};
+      for (int first = 0; first < p.slices; first += kAhead) {
+        // All loads of a turn before the first use: the loop waits once for them.
+        float4 u[kAhead];
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) {
+          u[i] =
+              first + i < p.slices ? *reinterpret_cast<const float4*>(from + (first + i) * p.slice_stride) : float4{};
+        }
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) total.x += u[i].x, total.y += u[i].y, total.z += u[i].z, total.w += u[i].w;
+      }
+      v.x = fmaf(p.scale, total.x, v.x), v.y = fmaf(p.scale, total.y, v.y);
+      v.z = fmaf(p.scale, total.z, v.z), v.w = fmaf(p.scale, total.w, v.w);
+      residual[c] = v;
+    }
+    row[c] = v;
+    sum = fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, fmaf(v.w, v.w, sum))));
+  }
+  if (p.output == nullptr) return;
+  const float factor = rsqrtf(block_sum(sum, partial) / static_cast<float>(p.hidden) + p.epsilon);
+  for (int c = threadIdx.x; c < chunks; c += THREADS) {
+    float4 v = row[c];
+    const float4 w = reinterpret_cast<const float4*>(p.weight)[c];
+    v.x *= factor * (w.x + p.weight_shift), v.y *= factor * (w.y + p.weight_shift);
+    v.z *= factor * (w.z + p.weight_shift), v.w *= factor * (w.w + p.weight_shift);
+    if constexpr (FLOAT_OUTPUT) {
+      reinterpret_cast<float4*>(static_cast<float*>(p.output) + blockIdx.x * p.output_stride)[c] = v;
+    } else {
+      uint2 packed;
+      packed.x = pack_bf16(v.x, v.y);
+      packed.y = pack_bf16(v.z, v.w);
+      reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(p.output) + blockIdx.x * p.output_stride)[c] = packed;
+    }
+  }
+}

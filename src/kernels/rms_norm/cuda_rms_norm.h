@@ -1,0 +1,24 @@
+// Parameters of cuda_rms_norm.cu, shared by host and device.
+#pragma once
+
+#include "base/shared.h"
+
+namespace pagoda::kernels {
+
+struct CudaRmsNormParams {
+  float* residual;      ///< (rows, hidden); written if there is an update
+  const float* update;  ///< (slices, rows, hidden) whose sum, times scale, is added to the residual first; or null
+  const float* weight;  ///< (hidden)
+  void* output;         ///< (rows, hidden): bf16, or float if the unit says so; null: the residual only
+  std::int64_t hidden;  ///< a multiple of 4
+  std::int64_t residual_stride;  ///< elements, as all strides
+  std::int64_t update_stride;
+  std::int64_t slice_stride;
+  std::int64_t output_stride;
+  std::int32_t slices;
+  float scale;
+  float epsilon;
+  float weight_shift;  ///< added to each weight
+};
+
+}  // namespace pagoda::kernels
