@@ -1,8 +1,8 @@
 // Attention over cache pages on a GPU: checks against double, then times. Keys and values rotate through more memory
 // than the L2 holds; a time is the median replay of a graph over its launches. Prints one JSON line a measurement.
 //
-//   attention_cuda [check | decode | sweep | prefill]...
-#include "bench/attention_cuda_check.h"
+//   attention_cuda [check | few | decode | sweep | prefill]...
+#include "attention_cuda_check.h"
 
 namespace pagoda::bench {
 namespace {
@@ -56,8 +56,26 @@ std::vector<PrefillCase> prefill_cases() {
       {{.heads = 6, .kv_heads = 2, .key_dim = 96, .value_dim = 96, .block_size = 64, .softcap = 30}, {}},
       {{.heads = 4, .kv_heads = 2, .key_dim = 256, .value_dim = 256, .window = 300}, {4, 1, 64, 1}},
       {{.heads = 3, .kv_heads = 3, .key_dim = 192, .value_dim = 128, .block_size = 256}, {4, 1, 64, 1}},
+      {{.heads = 16, .kv_heads = 4, .key_dim = 128, .value_dim = 128, .fp8 = true}, {4, 2, 64, 2}},
+      {{.heads = 14, .kv_heads = 2, .key_dim = 64, .value_dim = 64, .fp8 = true, .window = 300, .sinks = true}, {}},
+      {{.heads = 5, .kv_heads = 1, .key_dim = 80, .value_dim = 96, .fp8 = true, .block_size = 8, .softcap = 30}, {}},
+      {{.heads = 6, .kv_heads = 2, .key_dim = 256, .value_dim = 256, .fp8 = true, .window = 13}, {4, 1, 64, 1}},
       {{.heads = 7, .kv_heads = 1, .key_dim = 128, .value_dim = 80, .block_size = 128, .sinks = true}, {4, 1, 32, 1}},
   };
+}
+
+/// A few of the checks, for tools that run kernels slowly.
+bool check_some(Runner& runner) {
+  Checks checks(runner);
+  for (const int i : {0, 3, 9, 11}) {
+    const Case c = decode_cases()[static_cast<std::size_t>(i)];
+    checks.decode(c.geometry, c.variant, "whole");
+  }
+  for (const int i : {0, 3, 8}) {
+    const PrefillCase c = prefill_cases()[static_cast<std::size_t>(i)];
+    checks.prefill(c.geometry, c.variant, "whole");
+  }
+  return checks.good();
 }
 
 bool check(Runner& runner) {
@@ -246,7 +264,7 @@ std::vector<DecodeVariant> variants(const Geometry& g) {
 }
 
 std::vector<PrefillVariant> prefill_variants(std::int64_t dim) {
-  if (dim == 256) return {{4, 1, 64, 1}, {8, 1, 32, 1}};
+  if (dim == 256) return {{8, 1, 64, 1}, {8, 1, 32, 1}};
   return {{4, 2, 64, 2}, {8, 1, 64, 1}, {8, 2, 32, 1}, {8, 2, 64, 1}};
 }
 
@@ -288,6 +306,9 @@ void time_prefill(Runner& runner) {
         times.prefill(g, v, std::vector<Row>{{0, length}}, format("32/8 x {} causal {}", dim, length).c_str());
       }
       if (dim != 128) continue;
+      Geometry fp8 = g;
+      fp8.fp8 = true;
+      times.prefill(fp8, v, std::vector<Row>{{0, 4096}}, "32/8 x 128 e4m3 causal 4096");
       times.prefill(g, v, std::vector<Row>{{7680, 512}}, "32/8 x 128 512 after 7680");
       times.prefill(g, v, std::vector<Row>{{0, 2000}, {1000, 300}, {4000, 64}, {0, 700}}, "32/8 x 128 ragged");
       Geometry window = g;
@@ -313,7 +334,8 @@ std::vector<device::CompileUnit> units(bool with_checks, bool with_decode, bool 
   for (const std::int64_t dim : {128, 64, 256}) {
     if (!with_prefill) break;
     for (const PrefillVariant& v : prefill_variants(dim)) {
-      all.push_back(Runner::prefill_unit({.heads = 32, .kv_heads = 8, .key_dim = dim, .value_dim = dim}, v));
+      const Geometry g{.heads = 32, .kv_heads = 8, .key_dim = dim, .value_dim = dim, .fp8 = false};
+      all.push_back(Runner::prefill_unit(g, v));
     }
   }
   return all;
@@ -337,7 +359,8 @@ int run(std::span<char*> arguments) {
       CompilerOptions{.cache_folder = folder, .sources = embedded_sources(), .nvrtc = *nvrtc, .num_threads = 16});
   Runner runner(*context, compiler, std::int64_t{9} << 30);
   runner.compile(units(asked("check"), asked("decode") || asked("sweep"), asked("prefill")));
-  const bool good = !asked("check") || check(runner);
+  bool good = !asked("check") || check(runner);
+  if (asked("few")) good &= check_some(runner);
   if (asked("decode") || asked("sweep")) time_decode(runner, asked("sweep"));
   if (asked("prefill")) time_prefill(runner);
   return good ? 0 : 1;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <thread>
 
-#include "bench/attention_cuda_runner.h"
+#include "attention_cuda_runner.h"
 
 namespace pagoda::bench {
 
@@ -260,6 +260,8 @@ class Checks {
     step.params.sinks = g.sinks ? runner_.upload_new(d.sinks) : nullptr;
     step.params.pages = pages.data;
     step.params.block_stride = stride;
+    step.params.scale *= g.fp8 ? 0.5f : 1.0f;
+    step.params.value_scale = g.fp8 ? 0.5f : 1.0f;
     const std::int64_t count = (d.tokens + d.padding + 1) * g.heads * g.value_dim;
     auto* output = runner_.arena().take<std::uint16_t>(count);
     step.params.output = output;

@@ -96,9 +96,9 @@ class Runner {
   static device::CompileUnit prefill_unit(const Geometry& g, const PrefillVariant& v) {
     return {.source = "kernels/attention/cuda_prefill.cu",
             .defines = {format("HEAD_DIM_K={}", g.key_dim), format("HEAD_DIM_V={}", g.value_dim),
-                        format("GROUP={}", g.group()), format("WARPS={}", v.warps), format("ROW_TILES={}", v.row_tiles),
-                        format("KEYS={}", v.keys), format("SOFTCAP={}", g.softcap > 0 ? 1 : 0),
-                        format("BLOCKS={}", v.blocks)},
+                        format("GROUP={}", g.group()), format("ELEMENT={}", g.fp8 ? 1 : 0), format("WARPS={}", v.warps),
+                        format("ROW_TILES={}", v.row_tiles), format("KEYS={}", v.keys),
+                        format("SOFTCAP={}", g.softcap > 0 ? 1 : 0), format("BLOCKS={}", v.blocks)},
             .architecture = "sm_90"};
   }
   static device::CompileUnit schedule_unit() {
@@ -223,7 +223,7 @@ class Runner {
     Prefill f;
     f.kernel = kernel<PrefillParams>(prefill_unit(g, v), "prefill");
     const std::int64_t tile_rows = v.warps * v.row_tiles * 16;
-    const std::int64_t shared = prefill_shared_bytes(g.key_dim, g.value_dim, tile_rows, v.keys);
+    const std::int64_t shared = prefill_shared_bytes(g.key_dim, g.value_dim, g.element_bytes(), tile_rows, v.keys);
     f.kernel.allow_shared_bytes(shared);
     const std::vector<PrefillItem> items = prefill_items(rows, tile_rows / g.group());
     f.config = {.grid = {.x = static_cast<std::uint32_t>(g.kv_heads), .y = static_cast<std::uint32_t>(items.size())},
@@ -238,7 +238,8 @@ class Runner {
                 .block_shift = g.block_shift(),
                 .window = static_cast<std::int32_t>(g.window),
                 .scale = g.scale(),
-                .softcap = static_cast<float>(g.softcap)};
+                .softcap = static_cast<float>(g.softcap),
+                .value_scale = 1};
     return f;
   }
 

@@ -10,7 +10,7 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kCachedRows = 1024;   // in shared memory; more are read again
 constexpr int kUnit = 64;           // keys
-constexpr int kItemOverhead = 96;   // of a piece of work, in keys
+constexpr int kItemOverhead = 160;  // of a piece of work, in keys
 constexpr int kSplitOverhead = 64;  // of any merge, in keys
 constexpr int kMergeOverhead = 4;   // of a merge, for each partition
 

@@ -2,8 +2,12 @@
 // A block's tile is WARPS · ROW_TILES · 16 query vectors: neighbouring tokens × the heads of one group, so that a tile
 // of KEYS keys and values serves the whole group. Keys and values of the next tile are copied while this one is worked
 // on; scores, weights and outputs stay in registers, with a running maximum and sum a row. Rows of shared memory are 16
-// bytes longer than their data, so that eight neighbouring rows lie in different banks. Constants: HEAD_DIM_K,
-// HEAD_DIM_V (multiples of 16), GROUP, WARPS, ROW_TILES, KEYS, SOFTCAP (0, 1), BLOCKS (of a multiprocessor).
+// bytes longer than their data, so that eight neighbouring rows lie in different banks. Keys and values in e4m3 are
+// widened to bf16, exactly, each piece by the thread that copied it.
+//
+// Constants: HEAD_DIM_K, HEAD_DIM_V (multiples of 16), GROUP, ELEMENT (0 bf16, 1 e4m3), WARPS, ROW_TILES, KEYS, SOFTCAP
+// (0, 1), BLOCKS (of a multiprocessor). H200, 2026-11-30, 32/8 heads × 128, causal, 4,096 tokens: 304 TFLOP/s with
+// WARPS, ROW_TILES, KEYS, BLOCKS 4, 2, 64, 2, and 314 with 8, 2, 64, 1; chunks of few tokens prefer 8, 1, 64, 1.
 #include "kernels/attention/cuda_prefill.h"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -14,11 +18,31 @@ constexpr int kThreads = WARPS * 32;
 constexpr int kRows = WARPS * ROW_TILES * 16;
 constexpr int kKeyStride = HEAD_DIM_K * 2 + 16;  // bytes
 constexpr int kValueStride = HEAD_DIM_V * 2 + 16;
+constexpr bool kFp8 = ELEMENT == 1;
+constexpr int kKeyBytes = HEAD_DIM_K * (kFp8 ? 1 : 2);  // in a page
+constexpr int kValueBytes = HEAD_DIM_V * (kFp8 ? 1 : 2);
+constexpr int kKeyPieces = kKeyBytes / 16;
+constexpr int kValuePieces = kValueBytes / 16;
 constexpr int kStageBytes = KEYS * (kKeyStride + kValueStride);
 constexpr int kKeyTiles = KEYS / 8;
 constexpr int kDimTiles = HEAD_DIM_V / 8;
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kNone = __builtin_bit_cast(float, 0xff800000u);  // -∞
+
+/// Sixteen e4m3 as bf16.
+__device__ __forceinline__ void store_widened(char* to, Vec16 v) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    Vec16 wide;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t pair = f16_of_e4m3(v.word[half * 2 + i / 2] >> (i % 2 * 16));
+      wide.word[i] =
+          pack_bf16(from_f16(static_cast<std::uint16_t>(pair)), from_f16(static_cast<std::uint16_t>(pair >> 16)));
+    }
+    store_vec16(to + half * 16, wide);
+  }
+}
 
 /// The block's tile and where its keys lie.
 struct Tile {
@@ -35,42 +59,68 @@ struct Tile {
     copy_async4(&pages[tile % 4][threadIdx.x], table + block);
   }
 
-  /// copy(row of the tile, piece of 16 bytes, page, slot, bytes to read) for this thread's share of a tile's pieces.
-  template <int kPieces, class Copy>
-  __device__ __forceinline__ void for_each_piece(int tile, Copy copy) const {
-    const int first_block = tile * KEYS >> p.block_shift, mask = (1 << p.block_shift) - 1;
+  /// use(row of a tile, piece of 16 bytes) for this thread's share of a tile's pieces.
+  template <int kPieces, class Use>
+  static __device__ __forceinline__ void for_each_piece(Use use) {
 #pragma unroll
     for (int i = 0; i < KEYS * kPieces; i += kThreads) {
-      const int index = i + threadIdx.x, row = index / kPieces, piece = index % kPieces;
-      if (KEYS * kPieces % kThreads != 0 && row >= KEYS) continue;
-      const int key = tile * KEYS + row;
-      const bool seen = key >= begin && key < end;
-      const int page = seen ? pages[tile % 4][(key >> p.block_shift) - first_block] : 0;
-      copy(row, piece, head + page * p.block_stride, key & mask, seen ? 16 : 0);
+      const int index = i + threadIdx.x, row = index / kPieces;
+      if (KEYS * kPieces % kThreads == 0 || row < KEYS) use(row, index % kPieces);
     }
   }
 
-  /// Starts the copies of a tile's keys and values: zeros for keys that no token sees, whatever their slots hold.
-  __device__ __forceinline__ void fetch(int tile, char* to) const {
-    constexpr int kKeyPieces = HEAD_DIM_K / 8, kValuePieces = HEAD_DIM_V / 8;
-    const std::int64_t values = static_cast<std::int64_t>(HEAD_DIM_K * 2) << p.block_shift;
-    const auto copy_key = [&](int row, int piece, const char* page, int slot, int bytes) {
-      copy_async16(to + row * kKeyStride + piece * 16, page + slot * (HEAD_DIM_K * 2) + piece * 16, bytes);
+  /// Where a key's page and slot are; null if no token sees it.
+  struct Place {
+    const char* page;
+    int slot, bytes;  // 16, or 0 to read nothing
+  };
+  __device__ __forceinline__ Place place(int tile, int row) const {
+    const int key = tile * KEYS + row;
+    const bool seen = key >= begin && key < end;
+    const int page = seen ? pages[tile % 4][(key >> p.block_shift) - (tile * KEYS >> p.block_shift)] : 0;
+    return {head + page * p.block_stride, key & ((1 << p.block_shift) - 1), seen ? 16 : 0};
+  }
+
+  /// Starts the copies of a tile's keys and values, with so many bytes from row to row: zeros for keys that no token
+  /// sees, whatever their slots hold.
+  __device__ __forceinline__ void fetch(int tile, char* keys, int key_stride, char* values, int value_stride) const {
+    const std::int64_t offset = static_cast<std::int64_t>(kKeyBytes) << p.block_shift;
+    const auto copy_key = [&](int row, int piece, Place from) {
+      copy_async16(keys + row * key_stride + piece * 16, from.page + from.slot * kKeyBytes + piece * 16, from.bytes);
     };
-    const auto copy_value = [&](int row, int piece, const char* page, int slot, int bytes) {
-      copy_async16(to + KEYS * kKeyStride + row * kValueStride + piece * 16,
-                       page + values + slot * (HEAD_DIM_V * 2) + piece * 16, bytes);
+    const auto copy_value = [&](int row, int piece, Place from) {
+      copy_async16(values + row * value_stride + piece * 16, from.page + offset + from.slot * kValueBytes + piece * 16,
+                   from.bytes);
     };
     if constexpr (HEAD_DIM_K == HEAD_DIM_V) {
-      const auto copy_both = [&](int row, int piece, const char* page, int slot, int bytes) {
-        copy_key(row, piece, page, slot, bytes);
-        copy_value(row, piece, page, slot, bytes);
-      };
-      for_each_piece<kKeyPieces>(tile, copy_both);
+      for_each_piece<kKeyPieces>([&](int row, int piece) {
+        const Place from = place(tile, row);
+        copy_key(row, piece, from);
+        copy_value(row, piece, from);
+      });
     } else {
-      for_each_piece<kKeyPieces>(tile, copy_key);
-      for_each_piece<kValuePieces>(tile, copy_value);
+      for_each_piece<kKeyPieces>([&](int row, int piece) { copy_key(row, piece, place(tile, row)); });
+      for_each_piece<kValuePieces>([&](int row, int piece) { copy_value(row, piece, place(tile, row)); });
     }
+  }
+  /// To the place that the products read, or to `raw` if they have to be widened first.
+  __device__ __forceinline__ void fetch(int tile, char* stage, char* raw) const {
+    if constexpr (kFp8) {
+      fetch(tile, raw, kKeyBytes, raw + KEYS * kKeyBytes, kValueBytes);
+    } else {
+      fetch(tile, stage, kKeyStride, stage + KEYS * kKeyStride, kValueStride);
+    }
+  }
+
+  /// The pieces that this thread has copied to `raw`, as bf16 to `stage`.
+  static __device__ __forceinline__ void widen(const char* raw, char* stage) {
+    for_each_piece<kKeyPieces>([&](int row, int piece) {
+      store_widened(stage + row * kKeyStride + piece * 32, load_vec16(raw + row * kKeyBytes + piece * 16));
+    });
+    for_each_piece<kValuePieces>([&](int row, int piece) {
+      store_widened(stage + KEYS * kKeyStride + row * kValueStride + piece * 32,
+                    load_vec16(raw + KEYS * kKeyBytes + row * kValueBytes + piece * 16));
+    });
   }
 
   __device__ __forceinline__ void fetch_queries(char* to) const {
@@ -148,8 +198,8 @@ __device__ __forceinline__ float quad_sum(float value) {
   return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-/// Scores become weights; `factor` brings scores to units of log 2. The base of a row's weights is raised only when they
-/// would grow beyond 2^8: the quotient in the end is the same, and outputs are seldom scaled.
+/// Scores become weights; `factor` brings scores to units of log 2. The base of a row's weights is raised only when
+/// they would grow beyond 2^8: the quotient in the end is the same, and outputs are seldom scaled.
 __device__ __forceinline__ void weigh(Scores& s, Running& state, float factor) {
   float shrink[ROW_TILES][2];
   bool raised = false;
@@ -232,7 +282,7 @@ __device__ __forceinline__ void finish(const Running& state, const Tile& tile) {
         factor = exp2_fast(state.maximum[r][half] - maximum);
         sum = fmaf(sum, factor, exp2_fast(sink - maximum));
       }
-      factor /= sum;
+      factor *= p.value_scale / sum;
       auto* out = static_cast<std::uint16_t*>(p.output) + (tile.item.token + row / GROUP) * p.output_stride +
                   head * HEAD_DIM_V + t * 2;
 #pragma unroll
@@ -250,12 +300,12 @@ using namespace pagoda;
 using namespace pagoda::kernels;
 
 extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) prefill(const __grid_constant__ PrefillParams p) {
-  extern __shared__ __align__(16) char shared[];  // queries, then two stages of keys and values
+  extern __shared__ __align__(128) char shared[];  // queries, then stages of keys and values: two, or one and raw bytes
   __shared__ int pages[4][KEYS / 8];
   wait_for_producers();
   release_consumers();
   const PrefillItem item = p.items[blockIdx.y];
-  const std::int64_t head_bytes = static_cast<std::int64_t>((HEAD_DIM_K + HEAD_DIM_V) * 2) << p.block_shift;
+  const std::int64_t head_bytes = static_cast<std::int64_t>(kKeyBytes + kValueBytes) << p.block_shift;
   const int first = p.window > 0 ? max(item.position - p.window + 1, 0) : 0;
   const Tile tile{p,
                   item,
@@ -265,6 +315,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) prefill(const __g
                   item.position + item.count,
                   pages};
   char* const stages = shared + kRows * kKeyStride;
+  char* const raw = stages + kStageBytes;  // if kFp8
   int now = tile.begin / KEYS;
   const int last = (tile.end - 1) / KEYS;
   tile.fetch_pages(now);
@@ -273,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) prefill(const __g
   wait_copies<0>();
   __syncthreads();
   tile.fetch_pages(now + 1);
-  tile.fetch(now, stages);
+  tile.fetch(now, stages, raw);
   commit_copies();
 
   Running state = {};
@@ -282,15 +333,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) prefill(const __g
   const char* queries = shared + threadIdx.x / 32 * (ROW_TILES * 16 * kKeyStride);
   const float factor = SOFTCAP ? kLog2e : p.scale * kLog2e;
   for (int stage = 0; now <= last; ++now, stage ^= 1) {
-    // One barrier a tile: after it this tile has arrived for all warps and none still reads the one before it.
+    // After the barrier this tile has arrived for all warps and none still reads the one before it.
     wait_copies<0>();
     __syncthreads();
+    char* const keys = stages + (kFp8 ? 0 : stage * kStageBytes);
+    if constexpr (kFp8) Tile::widen(raw, keys);
     if (now < last) {
       tile.fetch_pages(now + 2);
-      tile.fetch(now + 1, stages + (stage ^ 1) * kStageBytes);
+      tile.fetch(now + 1, stages + (stage ^ 1) * kStageBytes, raw);
       commit_copies();
     }
-    const char* keys = stages + stage * kStageBytes;
+    if constexpr (kFp8) __syncthreads();
     Scores s = {};
     score(s, queries, keys);
     if constexpr (SOFTCAP) {

@@ -26,14 +26,16 @@ struct PrefillParams {
   std::int64_t max_blocks;
   std::int32_t block_shift;  ///< log2 of the block size, 3 … 8
   std::int32_t window;       ///< 0: none
-  float scale;
-  float softcap;  ///< with SOFTCAP only
+  float scale;               ///< of the scores; times the keys' scale for e4m3
+  float softcap;             ///< with SOFTCAP only
+  float value_scale;         ///< of e4m3 values; 1 else
 };
 
 /// Dynamic shared memory of a block of `rows` query vectors.
-PAGODA_SHARED std::int64_t prefill_shared_bytes(std::int64_t key_dim, std::int64_t value_dim, std::int64_t rows,
-                                                std::int64_t keys) {
-  return rows * (key_dim * 2 + 16) + 2 * keys * (key_dim * 2 + value_dim * 2 + 32);
+PAGODA_SHARED std::int64_t prefill_shared_bytes(std::int64_t key_dim, std::int64_t value_dim,
+                                                std::int64_t element_bytes, std::int64_t rows, std::int64_t keys) {
+  const std::int64_t stage = keys * (key_dim * 2 + value_dim * 2 + 32);
+  return rows * (key_dim * 2 + 16) + stage + (element_bytes == 1 ? keys * (key_dim + value_dim) : stage);
 }
 
 }  // namespace pagoda::kernels
