@@ -81,7 +81,7 @@ Status chat(const Arguments& arguments) {
     const Status said = answer(model, session, line, arguments.sampling);
     if (said.ok()) continue;
     if (kind_of(said.error().code) == ErrorKind::kDevice) return said;
-    std::fprintf(stderr, "pagoda: error: %s\n", said.error().message.c_str());
+    print_error(said.error().message);
   }
   return Ok{};
 }

@@ -1,8 +1,12 @@
 // The program `pagoda`.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 
 #include "apps/commands.h"
+#include "apps/terminal.h"
 
 namespace pagoda::apps {
 namespace {
@@ -24,13 +28,19 @@ int exit_code(const Error& error) {
 int report(const Error& error) {
   const bool no_template = error.code == ErrorCode::kTemplateMissing;
   const char* advice = no_template ? "; --template FILE brings one, and run --raw feeds the prompt as it is" : "";
-  std::string sentence = error.message + advice;
-  for (char& c : sentence) {
-    if (static_cast<unsigned char>(c) < ' ') c = ' ';  // a template's own words may run over lines
-  }
   std::fflush(stdout);
-  std::fprintf(stderr, "pagoda: error: %s\n", sentence.c_str());
+  print_error(error.message + advice);
   return exit_code(error);
+}
+
+/// A standard descriptor that the caller has closed would go to the first file we open, and what is meant for people
+/// would be written into it. Here it leads to where nothing can be written.
+void occupy_standard_descriptors() {
+  int descriptor = 0;
+  do {
+    descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+  if (descriptor >= 0) close(descriptor);
 }
 
 Status dispatch(const Arguments& arguments) {
@@ -64,7 +74,8 @@ int start(int argc, char** argv) {
   }
   const Status status = dispatch(*line->arguments);
   if (!status.ok()) return report(status.error());
-  if (std::fflush(stdout) != 0) return report({ErrorCode::kIoFailed, "standard output cannot be written", {}});
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    return report({ErrorCode::kIoFailed, "standard output cannot be written", {}});
   return 0;
 }
 
@@ -73,9 +84,10 @@ int start(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    pagoda::apps::occupy_standard_descriptors();
     return pagoda::apps::start(argc, argv);
   } catch (const std::exception& exception) {
-    std::fprintf(stderr, "pagoda: error: %s\n", exception.what());
+    pagoda::apps::print_error(exception.what());
     return 1;
   }
 }

@@ -4,14 +4,34 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "base/result.h"
 
 namespace pagoda::apps {
 
+namespace {
+
+/// The file that `path` leads to, so that a link stays a link.
+std::string followed(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
+/// Whether a rename would put a file in the place of something else, such as a pipe or /dev/null.
+bool is_special(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+}
+
+}  // namespace
+
 Result<NpyWriter> NpyWriter::create(std::string path, std::int64_t rows, std::int64_t cols) {
-  std::string temporary = path + ".partial";
+  path = followed(path);
+  std::string temporary = is_special(path) ? path : path + ".partial";
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
   if (file == nullptr) return fail(ErrorCode::kIoFailed, "{} cannot be written: {}", path, std::strerror(errno));
   NpyWriter writer(std::move(path), std::move(temporary), file, rows);
@@ -38,7 +58,7 @@ NpyWriter::NpyWriter(NpyWriter&& other) noexcept
 NpyWriter::~NpyWriter() {
   if (file_ == nullptr) return;
   std::fclose(file_);
-  unlink(temporary_.c_str());
+  if (temporary_ != path_) unlink(temporary_.c_str());
 }
 
 bool NpyWriter::write(std::span<const float> row) {
@@ -52,7 +72,7 @@ Status NpyWriter::finish() {
   if (failed_ || !flushed || rows_left_ != 0) {
     return fail(ErrorCode::kIoFailed, "{} cannot be written in full: {}", path_, std::strerror(errno));
   }
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (temporary_ != path_ && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     return fail(ErrorCode::kIoFailed, "{} cannot be written: {}", path_, std::strerror(errno));
   }
   std::fclose(std::exchange(file_, nullptr));

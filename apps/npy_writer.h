@@ -11,7 +11,7 @@
 namespace pagoda::apps {
 
 /// Writes `path` in NumPy's format 1.0. The file takes its name when `finish` succeeds; until then, and after a fault,
-/// nothing stands there. Source: numpy.lib.format.
+/// nothing stands there. A device or a pipe is written as it is, and a link stays a link. Source: numpy.lib.format.
 class NpyWriter {
  public:
   static Result<NpyWriter> create(std::string path, std::int64_t rows, std::int64_t cols);

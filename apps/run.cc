@@ -29,7 +29,7 @@ Request make_request(const Arguments& arguments, std::string prompt) {
   return request;
 }
 
-/// Reads the answer to its end and shows it as it comes.
+/// Reads the answer to its end and shows it as it comes. What nobody can read any more is not computed either.
 Answer stream(Generation& generation, bool show) {
   Answer answer;
   answer.seed = generation.seed();
@@ -38,7 +38,7 @@ Answer stream(Generation& generation, bool show) {
   while (std::optional<Event> event = generation.wait()) {
     if (show && !event->text.empty()) {
       std::fwrite(event->text.data(), 1, event->text.size(), stdout);
-      std::fflush(stdout);
+      if (std::fflush(stdout) != 0) generation.cancel();
       line_open = event->text.back() != '\n';
     }
     choice.text += event->text;
@@ -69,7 +69,7 @@ Status run(const Arguments& arguments) {
   if (arguments.json) {
     std::printf("%s\n", run_to_json(model.info(), answer).c_str());
   } else {
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0) return Ok{};  // main tells it
     std::fprintf(stderr, "%s, seed %llu\n", figures_line(model.info(), answer.usage, choice.timings).c_str(),
                  static_cast<unsigned long long>(answer.seed));
   }

@@ -48,6 +48,13 @@ ProgressSink progress_line() {
   return [line = std::make_shared<ProgressLine>()](const Progress& progress) { line->show(progress); };
 }
 
+void print_error(std::string sentence) {
+  for (char& c : sentence) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  std::fprintf(stderr, "pagoda: error: %s\n", sentence.c_str());
+}
+
 double rate(std::int64_t tokens, double ms) { return ms > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0; }
 
 std::string figures_line(const ModelInfo& info, const Usage& usage, const Timings& timings) {

@@ -14,6 +14,10 @@ namespace pagoda::apps {
 /// terminal.
 ProgressSink progress_line();
 
+/// One line on stderr: "pagoda: error: " and the sentence, whose control characters (a template's own words may run
+/// over lines) become spaces.
+void print_error(std::string sentence);
+
 /// "load 0.12 s, first token 0.03 s, prefill 37 tokens at 1204 tok/s, decode 128 tokens at 183 tok/s".
 std::string figures_line(const ModelInfo& info, const Usage& usage, const Timings& timings);
 
