@@ -46,6 +46,17 @@ CLI::Validator number(double least, bool open, double most = HUGE_VAL) {
       {});
 }
 
+CLI::Validator seed() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        std::uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error == std::errc{} && end == text.data() + text.size()) return {};
+        return pagoda::format("must be a whole number from 0 to {}, not \"{}\"", UINT64_MAX, text);
+      },
+      {});
+}
+
 CLI::Validator one_of(std::vector<std::string> words) {
   return CLI::Validator(
       [words = std::move(words)](std::string& text) -> std::string {
@@ -124,7 +135,7 @@ void add_sampling(CLI::App& app, SamplingParams& out) {
   app.add_option("--top-p", out.top_p, "draw from the likeliest tokens of this mass")->check(number(0, true, 1));
   app.add_option("--min-p", out.min_p, "no token below this share of the likeliest")->check(number(0, false, 1));
   app.add_option("--repetition-penalty", out.repetition_penalty, "over 1: repeat less")->check(number(0, true));
-  app.add_option("--seed", out.seed, "of the random numbers");
+  app.add_option("--seed", out.seed, "of the random numbers")->check(seed());
   app.add_option("--stop", out.stop, "end the answer before this text; may be given again")
       ->check(some_text())
       ->expected(1)

@@ -1,7 +1,11 @@
 // What the program refuses, and how it says so.
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <atomic>
+#include <future>
 
 #include "fixtures/gguf_writer.h"
 #include "program.h"
@@ -98,6 +102,9 @@ TEST(UsageTest, ArgumentsOutOfRange) {
       {"--precision", "low"},
       {"--kv-tokens", "0"},
       {"--seed", "many"},
+      {"--seed", "-1"},
+      {"--seed", "18446744073709551616"},
+      {"--seed", "0x10"},
       {"--stop", ""},
       {"--frobnicate"},
       {"--kv-tokens", "64", "--kv-bytes", "4096"},
@@ -143,6 +150,68 @@ TEST(UsageTest, FilesThatCannotBeRead) {
   expect_refused({"score", kModel, "--tokens", "1,2", "--logits", "/nowhere/out.npy"}, 1, "/nowhere/out.npy");
 }
 
+TEST(UsageTest, ACacheOverTheMachinesMemory) {
+  expect_refused({"run", kModel, "hi", "--kv-tokens", "2147483648"}, 1, "memory");
+  expect_refused({"run", kModel, "hi", "--kv-bytes", "1099511627776"}, 1, "memory");
+}
+
+/// Takes all that is written into a pipe while `stop` is false; returns the number of bytes.
+std::size_t drain(const std::string& pipe, const std::atomic<bool>& stop) {
+  const int descriptor = open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  std::size_t bytes = 0;
+  char buffer[65536];
+  for (;;) {
+    const bool last = stop;
+    const ssize_t got = read(descriptor, buffer, sizeof buffer);
+    if (got > 0) bytes += static_cast<std::size_t>(got);
+    if (got <= 0 && last) break;
+    if (got <= 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  close(descriptor);
+  return bytes;
+}
+
+// A pipe of our own stands for all that is no file: run as root, a fault here would take /dev/null from everybody.
+TEST(UsageTest, LogitsToWhatIsNoFile) {
+  const Folder folder;
+  constexpr std::size_t kBytes = 128 + 2 * 49152 * 4;
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::atomic<bool> stop{false};
+  auto drained = std::async(std::launch::async, [&] { return drain(pipe, stop); });
+  EXPECT_EQ(run({"score", kModel, "--tokens", "1,2", "--logits", pipe}).code, 0);
+  stop = true;
+  EXPECT_EQ(drained.get(), kBytes);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe)) << "it is written, not replaced";
+
+  const std::string target = folder.write("target.npy", "old");
+  const std::string link = folder.file("link.npy");
+  std::filesystem::create_symlink(target, link);
+  EXPECT_EQ(run({"score", kModel, "--tokens", "1,2", "--logits", link}).code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(std::filesystem::file_size(target), kBytes);
+
+  expect_refused({"score", kModel, "--tokens", "1,2", "--logits", folder.file("")}, 1, "directory");
+  EXPECT_EQ(folder.entries(), 3u) << "nothing is left behind";
+}
+
+TEST(UsageTest, OutputThatCannotBeWritten) {
+  const auto shell = [](const std::string& line) {
+    const std::string errors = "/tmp/pagoda_cli_" + std::to_string(getpid()) + ".err";
+    const int status = std::system((PAGODA_PROGRAM " " + line + " 2>" + errors).c_str());
+    const std::string text = read_file(errors);
+    std::filesystem::remove(errors);
+    EXPECT_NE(text.find("pagoda: error: standard output cannot be written\n"), std::string::npos) << line << text;
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(shell("run " + kModel + " hi --ignore-eos >/dev/full"), 1) << "and it ends before the context does";
+  EXPECT_EQ(shell("bench " + kModel + " -p 3 -n 1 --samples 1 >/dev/full"), 1);
+  // A closed descriptor is not taken by the first file that is opened.
+  const Folder folder;
+  EXPECT_EQ(shell("score " + kModel + " --tokens 1,2 --logits " + folder.file("o.npy") + " >&-"), 1);
+  EXPECT_EQ(std::filesystem::file_size(folder.file("o.npy")), 128u + 2 * 49152 * 4);
+}
+
 TEST(UsageTest, AModelWithoutATemplate) {
   const api::TemporaryFile file(api::tiny_chat_bytes({.chat_template = ""}));
   for (const char* flag : {"--raw", "--template"}) {
@@ -150,6 +219,13 @@ TEST(UsageTest, AModelWithoutATemplate) {
     expect_refused({"chat", file.path()}, 1, flag);
   }
   EXPECT_EQ(run({"run", file.path(), "hi", "--raw", "--max-tokens", "3"}).code, 0);
+}
+
+TEST(UsageTest, AnErrorInAConversationIsOneLine) {
+  const Folder folder;
+  const std::string lines = folder.write("l.jinja", "{{ raise_exception('one\\ntwo') }}");
+  const Outcome outcome = run({"chat", kModel, "--template", lines}, "hello\n");
+  EXPECT_NE(outcome.err.find("one two\n"), std::string::npos) << outcome.err;
 }
 
 TEST(UsageTest, TemplatesThatFail) {
