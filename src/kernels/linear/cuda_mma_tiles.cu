@@ -1,11 +1,11 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] for many rows of x, w bf16 in the layout mma16 (see cuda_mma_rows.cu): prefill from
-// the same stored weights as decode. A block makes 128 columns of y (of a gated unit: 64 of gate and of up) for
-// BLOCK_TOKENS rows; its 8 warps each 4 tiles of weights × a quarter of the rows. Stages of 64 k go through shared
-// memory with cp.async. A stage's x lies in halves of 32 k, 64 bytes a row, which a warp reads without bank conflicts;
-// mma16's fragments need no rearranging. k is added in one order, whatever m is, so a row's bits do not depend on the
-// others. Grid: x over rows of x (so that blocks side by side share weights in L2), y over weights' tiles, z over
-// slices of k. Constants: BLOCK_TOKENS (64, 128, 256), STAGES, EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4
-// GELU-gated).
+// the weights that decode reads. Not yet run on a GPU: bench/mma_tiles_check.cc checks and times it.
+// A block makes 128 columns of y (of a gated unit: 64 of gate and of up) for BLOCK_TOKENS rows; its 8 warps each take 4
+// tiles of weights and a quarter of the rows. Stages of 64 k go through shared memory with cp.async; a stage's x lies
+// in halves of 32 k, 64 bytes a row, which a warp reads without bank conflicts. k is added in one order, whatever m is,
+// so a row's bits do not depend on the others.
+// Grid: x over rows of x (blocks side by side share weights in L2), y over weights' tiles, z over slices of k.
+// Constants: BLOCK_TOKENS (64, 128, 256), STAGES, EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4 GELU-gated).
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/linear/cuda_mma_tiles.h"
