@@ -11,7 +11,7 @@ PAGODA := build/release/bin/pagoda
 .PHONY: demo test test-all build model models bench sanitize fuzz format format-check layers lint release install clean deps deps-dev
 
 demo: build model
-	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)"
+	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)" --max-tokens 200 --repetition-penalty 1.1
 
 deps:
 	@tools/install_packages.sh build

@@ -210,10 +210,11 @@ void add_inspect(CLI::App& app, Arguments& out) {
 void add_bench(CLI::App& app, Arguments& out) {
   BenchOptions& bench = out.bench;
   add_model(app, out);
-  app.add_option("-p,--prompt", bench.prompts, "prompt lengths, as 512,2048")
+  app.add_option("-p,--prompt", bench.prompts, "prompt lengths, as 512,2048; 0: no prefill test")
       ->delimiter(',')
-      ->check(integer(1, 1 << 24));
-  app.add_option("-n,--generate", bench.generate, "decode steps a sample")->check(integer(0, 1 << 24));
+      ->check(integer(0, 1 << 24));
+  app.add_option("-n,--generate", bench.generate, "decode steps a sample; 0: no decode test")
+      ->check(integer(0, 1 << 24));
   app.add_option("-d,--depth", bench.depths, "tokens in the cache before")->delimiter(',')->check(integer(0, 1 << 24));
   app.add_option("-b,--batch", bench.batches, "sequences at once")->delimiter(',')->check(integer(1, 1024));
   app.add_option("--samples", bench.samples, "timed runs of each test")->check(integer(1, 1000));

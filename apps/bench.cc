@@ -46,11 +46,13 @@ Status bench(const Arguments& arguments) {
                 "bench over a configuration with dummy weights is not part of this version: {}", arguments.model);
   }
   ModelOptions options = PAGODA_TRY(model_options(arguments, true));
-  size_cache(options, arguments.bench);
+  BenchOptions tests = arguments.bench;
+  std::erase(tests.prompts, 0);
+  size_cache(options, tests);
   const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
   const Model model = PAGODA_TRY(Model::open(library, arguments.model, std::move(options)));
   if (!arguments.json) print_header(model.info());
-  PAGODA_TRY(pagoda::bench(model, arguments.bench, [&](const BenchRow& row) {
+  PAGODA_TRY(pagoda::bench(model, tests, [&](const BenchRow& row) {
     if (arguments.json) {
       std::printf("%s\n", to_json(row).c_str());
     } else {
