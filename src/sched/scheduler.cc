@@ -92,8 +92,11 @@ Status Scheduler::check_request(const Request& request) const {
   }
   PAGODA_TRY(
       cache_->check_capacity(prompt + std::min(request.max_new_tokens, limits_.context - prompt), step_tokens(true)));
-  if (std::ssize(waiting_) >= limits_.max_queued) {
-    return fail(ErrorCode::kQueueFull, "{} requests are waiting; at most {}", waiting_.size(), limits_.max_queued);
+  // Until the next step even those wait that will run at once: what counts is all that is here.
+  const std::int64_t here = std::ssize(running_) + std::ssize(waiting_);
+  const std::int64_t most = std::int64_t{limits_.max_running} + limits_.max_queued;
+  if (here >= most) {
+    return fail(ErrorCode::kQueueFull, "{} requests run or wait, and no more than {} may", here, most);
   }
   return Ok{};
 }

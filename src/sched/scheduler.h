@@ -18,7 +18,7 @@ namespace pagoda::sched {
 struct Limits {
   std::int64_t context = 4096;       ///< most tokens of a sequence, prompt and output together
   std::int32_t max_running = 16;     ///< slots
-  std::int32_t max_queued = 1024;    ///< requests that may wait
+  std::int32_t max_queued = 1024;    ///< requests that may wait beside those that may run
   std::int32_t token_budget = 8192;  ///< most tokens of a step, all rows together
   std::int32_t prefill_chunk = 512;  ///< most prefill tokens of a row, and of all rows beside decodes (the quantum)
   std::int32_t decode_burst = 8;     ///< a prefill that got nothing for this many steps goes before the decodes

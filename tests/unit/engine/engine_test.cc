@@ -158,6 +158,20 @@ TEST(EngineTest, AFullCacheOfTokensIsRefusedAndAFullQueueToo) {
   EXPECT_EQ(engine->submit(std::move(many)).error().code, ErrorCode::kQueueFull);
 }
 
+// They all stand in the queue until the first step takes them, and are no reason to refuse one another.
+TEST(EngineTest, AsManyAsMayRunAreTakenAtOnceWhateverTheQueueHolds) {
+  for (const std::int32_t max_queued : {0, 1, 3}) {
+    const auto engine = make_engine({}, max_queued);
+    const auto jobs =
+        engine->submit(std::vector<Submission>(static_cast<std::size_t>(5 + max_queued), ask(prompt_of(3), 2)));
+    ASSERT_TRUE(jobs.ok()) << jobs.error().message;
+    for (const auto& job : *jobs) {
+      ASSERT_TRUE(wait_end(*job));
+      EXPECT_EQ(job->ending().finish, FinishReason::kLength) << max_queued;
+    }
+  }
+}
+
 TEST(EngineTest, ASequenceIsRefusedByTheRunnerAloneAndNamesTheParameter) {
   const auto engine = make_engine({});
   Submission wrong = ask(prompt_of(9), 5);

@@ -34,7 +34,7 @@ TEST(SchedulerTest, LimitsOutOfRangeAreRefusedByName) {
 }
 
 TEST(SchedulerTest, WhatCanNeverRunIsRefusedAtOnce) {
-  ScriptedEngine engine({.context = 100, .max_queued = 2}, one_group(10));
+  ScriptedEngine engine({.context = 100, .max_running = 1, .max_queued = 1}, one_group(10));
   expect_refused(engine, {}, ErrorCode::kEmptyPrompt, "no tokens");
   expect_refused(engine, {.prompt = prompt_of(101)}, ErrorCode::kPromptTooLong, "101 tokens, the context holds 100");
   expect_refused(engine, {.prompt = {1}, .max_new_tokens = -1}, ErrorCode::kInvalidArgument, "max_tokens is -1");
@@ -43,7 +43,7 @@ TEST(SchedulerTest, WhatCanNeverRunIsRefusedAtOnce) {
   EXPECT_EQ(engine.scheduler.most_tokens(), 80);
   engine.add(prompt_of(70), 10);
   engine.add({1}, 1);
-  expect_refused(engine, {.prompt = {1}}, ErrorCode::kQueueFull, "2 requests are waiting; at most 2");
+  expect_refused(engine, {.prompt = {1}}, ErrorCode::kQueueFull, "2 requests run or wait, and no more than 2 may");
   EXPECT_EQ(engine.scheduler.stats().refused, 5);
   engine.drain();
   engine.expect_idle();
