@@ -73,6 +73,7 @@ Status chat(const Arguments& arguments) {
     if (interactive) std::fputs("> ", stdout);
     std::fflush(stdout);
     if (!std::getline(std::cin, line)) break;
+    if (line.ends_with('\r')) line.pop_back();  // a file of Windows
     if (line.empty()) continue;
     if (line.front() == '/') {
       if (!obey(line, session)) break;

@@ -48,16 +48,22 @@ void trust_roles(jinja::Machine& machine, const Value& messages) {
   }
 }
 
+Result<Value> read_list(jinja::Interpreter& interpreter, std::string_view json, const char* param) {
+  const Value list = PAGODA_TRY(jinja::read_json(interpreter, json, param));
+  if (!list.is(Kind::kList)) return fail_param(ErrorCode::kInvalidArgument, param, "{}: not a JSON list", param);
+  return list;
+}
+
 /// The variables of a rendering, bound in the interpreter.
 Status bind(jinja::Interpreter& interpreter, const TemplateInput& input) {
-  const Value messages = PAGODA_TRY(jinja::read_json(interpreter, input.messages_json, "messages"));
+  const Value messages = PAGODA_TRY(read_list(interpreter, input.messages_json, "messages"));
   trust_roles(interpreter, messages);
   interpreter.define("messages", messages);
   if (input.tools_json) {
-    interpreter.define("tools", PAGODA_TRY(jinja::read_json(interpreter, *input.tools_json, "tools")));
+    interpreter.define("tools", PAGODA_TRY(read_list(interpreter, *input.tools_json, "tools")));
   }
   if (input.documents_json) {
-    interpreter.define("documents", PAGODA_TRY(jinja::read_json(interpreter, *input.documents_json, "documents")));
+    interpreter.define("documents", PAGODA_TRY(read_list(interpreter, *input.documents_json, "documents")));
   }
   interpreter.define("add_generation_prompt", Value::boolean(input.add_generation_prompt));
   interpreter.define("bos_token", interpreter.trusted(input.bos_token));

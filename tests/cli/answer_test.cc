@@ -216,6 +216,13 @@ TEST(ChatTest, AConversationFromInput) {
   EXPECT_EQ(outcome.out.find("never said"), std::string::npos);
 }
 
+TEST(ChatTest, LinesOfWindows) {
+  const Outcome outcome = run({"chat", kModel, "--max-tokens", "1"}, "Hi.\r\n\r\n/history\r\n/quit\r\nnever said\r\n");
+  EXPECT_NE(outcome.out.find("user: Hi.\n"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("no such command"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.err.find("never said"), std::string::npos);
+}
+
 TEST(ChatTest, AFullContextIsRefusedWithBothNumbersAndTheTalkGoesOn) {
   std::string long_line = "Remember this:";
   for (int i = 0; i < 120; ++i) long_line += " word";

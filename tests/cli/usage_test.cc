@@ -236,6 +236,12 @@ TEST(UsageTest, TemplatesThatFail) {
   expect_refused({"run", kModel, "hi", "--template", lines}, 1, "one two");
   const std::string messages = folder.write("m.json", "{not json");
   expect_refused({"render", kModel, "--messages", messages}, 2);
+  const std::string list = folder.write("list.json", "[]");
+  for (const char* no_list : {"{}", "3", "\"hello\""}) {
+    const std::string file = folder.write("n.json", no_list);
+    expect_refused({"render", kModel, "--messages", file}, 2, "messages: not a JSON list");
+    expect_refused({"render", kModel, "--messages", list, "--tools", file}, 2, "tools: not a JSON list");
+  }
 }
 
 }  // namespace
