@@ -206,6 +206,15 @@ TEST(BenchTest, OneObjectALine) {
   EXPECT_EQ(count, 8);
 }
 
+TEST(BenchTest, AZeroLeavesATestOut) {
+  const Outcome decode = run({"bench", kModel, "-p", "0", "-n", "2", "--samples", "1", "--json"});
+  EXPECT_EQ(decode.code, 0) << decode.err;
+  EXPECT_EQ(Json::parse(decode.out)["test"], "decode");
+  const Outcome prefill = run({"bench", kModel, "-p", "0,8", "-n", "0", "--samples", "1", "--json"});
+  EXPECT_EQ(prefill.code, 0) << prefill.err;
+  EXPECT_EQ(Json::parse(prefill.out)["prompt"], 8);
+}
+
 TEST(ChatTest, AConversationFromInput) {
   const Outcome outcome = run({"chat", kModel, "--temperature", "0", "--max-tokens", "12"},
                               "Say hello.\n/history\n/help\n/nonsense\n/clear\n/history\n/quit\nnever said\n");
