@@ -12,7 +12,7 @@ namespace pagoda::model {
 class HostBuffer {
  public:
   HostBuffer() = default;
-  /// `huge`: all of it will be used, so pages may be large. Error: kOutOfMemory, naming `purpose`.
+  /// `huge`: it is read often, so pages may be large, real in larger pieces. Error: kOutOfMemory, naming `purpose`.
   static Result<HostBuffer> allocate(std::int64_t bytes, const char* purpose, bool huge = false);
 
   HostBuffer(HostBuffer&& other) noexcept

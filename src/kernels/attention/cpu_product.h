@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::int64_t kG = KvLayout::kGroup;
 
+// What is fetched ahead is up to 32 KiB, all of a first-level cache; and a core has more reads under way to the second.
+constexpr int kFetchIntoSecondLevel = 2;
+
 /// Rows of memory that one step of a sum takes: a widened tile's rows are whole steps.
 template <class Element>
 constexpr std::int64_t kStepRows = std::is_same_v<Element, Wide> ? 1 : kDepth;
@@ -53,7 +56,8 @@ template <int rows, int vectors, class Element>
       if constexpr (!std::is_same_v<Element, Wide>) {
 #pragma GCC unroll 2
         for (std::int64_t row = 0; row < kStepRows<Element>; ++row) {
-          __builtin_prefetch(ahead[v] + row * x.b_stride * static_cast<std::int64_t>(sizeof(Element)));
+          __builtin_prefetch(ahead[v] + row * x.b_stride * static_cast<std::int64_t>(sizeof(Element)), 0,
+                             kFetchIntoSecondLevel);
         }
         ahead[v] += step_elements * static_cast<std::int64_t>(sizeof(Element));
       }
