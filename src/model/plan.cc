@@ -26,6 +26,10 @@ Status check_options(const PlanOptions& options, const ModelSpec& spec, const de
   PAGODA_TRY(check_range("--ctx", options.context, 1, spec.context));
   PAGODA_TRY(check_range("--prefill-chunk", options.max_step_tokens, 1, 1 << 20));
   PAGODA_TRY(check_range("--max-running", options.max_rows, 1, 1 << 16));
+  if (caps.kind == device::DeviceKind::kReference && options.kv_dtype != KvDType::kAuto) {
+    return fail_param(ErrorCode::kUnsupportedArgument, "--kv-dtype",
+                      "the reference keeps keys and values in double: --kv-dtype must be auto");
+  }
   if (caps.kind == device::DeviceKind::kCuda) {
     return fail(ErrorCode::kDeviceUnfit, "this build of Pagoda has no kernels for {}", caps.name);
   }

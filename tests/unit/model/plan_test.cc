@@ -53,6 +53,14 @@ TEST(Plan, TheReferenceIsExact) {
   EXPECT_EQ(plan.precision, kernels::Precision::kExact);
   EXPECT_EQ(plan.activation, tensor::DType::kF64);
   EXPECT_EQ(plan.kv_dtype, tensor::DType::kF64);
+  for (const KvDType narrow : {KvDType::kF16, KvDType::kBf16}) {
+    PlanOptions options;
+    options.kv_dtype = narrow;
+    const auto refused = Source({}).plan(device::reference_caps(), options);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupportedArgument);
+    EXPECT_EQ(refused.error().param, "--kv-dtype");
+  }
 }
 
 // CASES H4: sharing the embedding costs nothing.
