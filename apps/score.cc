@@ -15,7 +15,7 @@ namespace pagoda::apps {
 namespace {
 
 constexpr std::uint64_t kMostTextBytes = 64u << 20;
-constexpr std::int64_t kLogitsChunk = 64;
+constexpr std::int64_t kLogitsChunk = 16;
 
 Status print(const Model& model, const Score& score) {
   for (std::size_t i = 1; i < score.tokens.size(); ++i) {
