@@ -16,6 +16,8 @@ constexpr std::uint64_t kLeave = std::uint64_t{1} << 63;
 // About 50 µs of pauses on a 3 GHz core: longer than the serial stretches between a step's parallel jobs, far shorter
 // than a time slice.
 constexpr int kSpins = 2000;
+// With more threads than CPUs the one waited for may need the CPU that spins.
+constexpr int kSpinsCrowded = 20;
 
 void pause() { __builtin_ia32_pause(); }
 
@@ -59,11 +61,13 @@ int ThreadPool::default_threads() {
 
 ThreadPool::ThreadPool(int num_threads, bool pin) {
   PAGODA_CHECK(num_threads >= 1, "num_threads {}", num_threads);
-  const std::vector<int> cpus = pin ? allowed_cpus() : std::vector<int>{};
+  const std::vector<int> cpus = allowed_cpus();
+  const bool crowded = num_threads > static_cast<int>(cpus.size());
+  spins_ = crowded ? kSpinsCrowded : kSpins;
   for (int worker = 1; worker < num_threads; ++worker) {
     threads_.emplace_back([this, worker] { work(worker); });
     // Worker 0 is the caller's thread, which is not ours to pin; the others leave the first CPU to it.
-    if (num_threads <= static_cast<int>(cpus.size())) {
+    if (pin && !crowded) {
       pin_to(threads_.back().native_handle(), cpus[static_cast<std::size_t>(worker)]);
     }
   }
@@ -93,7 +97,7 @@ void ThreadPool::run(Body body, void* context) {
     wake_.notify_all();
   }
   body(context, 0);
-  for (int spins = 0; spins < kSpins; ++spins) {
+  for (int spins = 0; spins < spins_; ++spins) {
     if (running_.load(std::memory_order_acquire) == 0) return;
     pause();
   }
@@ -104,7 +108,7 @@ void ThreadPool::run(Body body, void* context) {
 }
 
 void ThreadPool::wait_for_job(std::uint64_t seen) {
-  for (int spins = 0; spins < kSpins; ++spins) {
+  for (int spins = 0; spins < spins_; ++spins) {
     if (job_.load(std::memory_order_acquire) != seen) return;
     pause();
   }

@@ -34,6 +34,7 @@ class ThreadPool {
   void work(int worker);
   void wait_for_job(std::uint64_t seen);
 
+  int spins_ = 0;
   std::vector<std::thread> threads_;
   Body body_ = nullptr;
   void* context_ = nullptr;
