@@ -153,9 +153,10 @@ std::vector<Row> rows_of(const Shape& s) {
 
 std::string name_of(const Shape& s) {
   const Geometry& g = s.geometry;
-  return format("{}/{} x {} {} b{} {}{}{}{}{}", g.heads, g.kv_heads, g.key_dim, g.fp8 ? "fp8" : "bf16", s.batch,
-                s.ragged ? "ragged to " : "", s.ragged ? s.context * 2 : s.context, g.window > 0 ? " window" : "",
-                s.neighbours ? " in order" : "", g.block_size == 16 ? "" : format(" block {}", g.block_size));
+  return pagoda::format("{}/{} x {} {} b{} {}{}{}{}{}", g.heads, g.kv_heads, g.key_dim, g.fp8 ? "fp8" : "bf16", s.batch,
+                        s.ragged ? "ragged to " : "", s.ragged ? s.context * 2 : s.context,
+                        g.window > 0 ? " window" : "", s.neighbours ? " in order" : "",
+                        g.block_size == 16 ? "" : pagoda::format(" block {}", g.block_size));
 }
 
 class Times {
@@ -303,7 +304,7 @@ void time_prefill(Runner& runner) {
     const Geometry g{.heads = 32, .kv_heads = 8, .key_dim = dim, .value_dim = dim};
     for (const PrefillVariant& v : prefill_variants(dim)) {
       for (const std::int64_t length : {1024, 4096, 16384}) {
-        times.prefill(g, v, std::vector<Row>{{0, length}}, format("32/8 x {} causal {}", dim, length).c_str());
+        times.prefill(g, v, std::vector<Row>{{0, length}}, pagoda::format("32/8 x {} causal {}", dim, length).c_str());
       }
       if (dim != 128) continue;
       Geometry fp8 = g;

@@ -86,19 +86,20 @@ class Runner {
         staging_(*PinnedBytes::create(context, kStaging)) {}
 
   static device::CompileUnit decode_unit(const Geometry& g, const DecodeVariant& v) {
-    return {
-        .source = "kernels/attention/cuda_decode.cu",
-        .defines = {format("HEAD_DIM_K={}", g.key_dim), format("HEAD_DIM_V={}", g.value_dim),
-                    format("GROUP={}", g.group()), format("TOKENS={}", v.tokens), format("ELEMENT={}", g.fp8 ? 1 : 0),
-                    format("WARPS={}", v.warps), format("STAGES={}", v.stages), format("BLOCKS={}", v.blocks)},
-        .architecture = "sm_90"};
+    return {.source = "kernels/attention/cuda_decode.cu",
+            .defines = {pagoda::format("HEAD_DIM_K={}", g.key_dim), pagoda::format("HEAD_DIM_V={}", g.value_dim),
+                        pagoda::format("GROUP={}", g.group()), pagoda::format("TOKENS={}", v.tokens),
+                        pagoda::format("ELEMENT={}", g.fp8 ? 1 : 0), pagoda::format("WARPS={}", v.warps),
+                        pagoda::format("STAGES={}", v.stages), pagoda::format("BLOCKS={}", v.blocks)},
+            .architecture = "sm_90"};
   }
   static device::CompileUnit prefill_unit(const Geometry& g, const PrefillVariant& v) {
     return {.source = "kernels/attention/cuda_prefill.cu",
-            .defines = {format("HEAD_DIM_K={}", g.key_dim), format("HEAD_DIM_V={}", g.value_dim),
-                        format("GROUP={}", g.group()), format("ELEMENT={}", g.fp8 ? 1 : 0), format("WARPS={}", v.warps),
-                        format("ROW_TILES={}", v.row_tiles), format("KEYS={}", v.keys),
-                        format("SOFTCAP={}", g.softcap > 0 ? 1 : 0), format("BLOCKS={}", v.blocks)},
+            .defines = {pagoda::format("HEAD_DIM_K={}", g.key_dim), pagoda::format("HEAD_DIM_V={}", g.value_dim),
+                        pagoda::format("GROUP={}", g.group()), pagoda::format("ELEMENT={}", g.fp8 ? 1 : 0),
+                        pagoda::format("WARPS={}", v.warps), pagoda::format("ROW_TILES={}", v.row_tiles),
+                        pagoda::format("KEYS={}", v.keys), pagoda::format("SOFTCAP={}", g.softcap > 0 ? 1 : 0),
+                        pagoda::format("BLOCKS={}", v.blocks)},
             .architecture = "sm_90"};
   }
   static device::CompileUnit schedule_unit() {

@@ -38,10 +38,11 @@ constexpr QkvCase kQkvCases[] = {
 };
 
 device::CompileUnit qkv_unit(const GpuBench& bench, const QkvCase& c) {
-  return bench.unit("kernels/qkv_postprocess/cuda_qkv_store.cu",
-                    {format("KEY_DIM={}", c.key_dim), format("VALUE_DIM={}", c.value_dim),
-                     format("INPUT_FLOAT={}", c.input_float ? 1 : 0), format("NORM={}", c.norm),
-                     format("INTERLEAVED={}", c.interleaved ? 1 : 0), format("KV_FP8={}", c.fp8 ? 1 : 0), "WARPS=4"});
+  return bench.unit(
+      "kernels/qkv_postprocess/cuda_qkv_store.cu",
+      {pagoda::format("KEY_DIM={}", c.key_dim), pagoda::format("VALUE_DIM={}", c.value_dim),
+       pagoda::format("INPUT_FLOAT={}", c.input_float ? 1 : 0), pagoda::format("NORM={}", c.norm),
+       pagoda::format("INTERLEAVED={}", c.interleaved ? 1 : 0), pagoda::format("KV_FP8={}", c.fp8 ? 1 : 0), "WARPS=4"});
 }
 
 /// Bias, norm and rotation of one head in double.
@@ -153,8 +154,8 @@ bool check_qkv(GpuBench& bench, const QkvCase& c) {
   }
   std::int64_t stray = 0;
   for (std::size_t i = 0; i < got_cache.size(); ++i) stray += !touched[i] && got_cache[i] != 0xa5;
-  const std::string what =
-      format("qkv dims {}/{} norm {} interleaved {} fp8 {}", c.key_dim, c.value_dim, c.norm, c.interleaved, c.fp8);
+  const std::string what = pagoda::format("qkv dims {}/{} norm {} interleaved {} fp8 {}", c.key_dim, c.value_dim,
+                                          c.norm, c.interleaved, c.fp8);
   bool good =
       report(what + " query", relative_error(floats_of(memory.download(query_out, tokens * widths[0])), queries), 3e-3);
   good &= report(what + " stored", relative_error(got_stored, stored), c.fp8 ? 4e-2 : 3e-3);
@@ -163,8 +164,9 @@ bool check_qkv(GpuBench& bench, const QkvCase& c) {
 }
 
 device::CompileUnit gate_unit(const GpuBench& bench, int kind, bool input_float) {
-  return bench.unit("kernels/gated_activation/cuda_gated_activation.cu",
-                    {format("KIND={}", kind), format("INPUT_FLOAT={}", input_float ? 1 : 0), "THREADS=128"});
+  return bench.unit(
+      "kernels/gated_activation/cuda_gated_activation.cu",
+      {pagoda::format("KIND={}", kind), pagoda::format("INPUT_FLOAT={}", input_float ? 1 : 0), "THREADS=128"});
 }
 
 bool check_gate(GpuBench& bench, int kind, bool input_float) {
@@ -190,17 +192,17 @@ bool check_gate(GpuBench& bench, int kind, bool input_float) {
       if (kind == 2) want.push_back(clamped / (1 + std::exp(-1.702 * clamped)) * (std::clamp(u, -5.0, 5.0) + 1));
     }
   }
-  return report(format("gated activation {} float {}", kind, input_float),
+  return report(pagoda::format("gated activation {} float {}", kind, input_float),
                 relative_error(floats_of(memory.download(output, rows * width)), want), 3e-3);
 }
 
 device::CompileUnit residual_unit(const GpuBench& bench, bool update_float) {
   return bench.unit("kernels/residual/cuda_residual.cu",
-                    {format("UPDATE_FLOAT={}", update_float ? 1 : 0), "THREADS=256"});
+                    {pagoda::format("UPDATE_FLOAT={}", update_float ? 1 : 0), "THREADS=256"});
 }
 device::CompileUnit norm_unit(const GpuBench& bench, bool float_output) {
   return bench.unit("kernels/rms_norm/cuda_rms_norm.cu",
-                    {"THREADS=640", format("FLOAT_OUTPUT={}", float_output ? 1 : 0)});
+                    {"THREADS=640", pagoda::format("FLOAT_OUTPUT={}", float_output ? 1 : 0)});
 }
 
 bool check_residual(GpuBench& bench, bool update_float, bool norm) {
@@ -224,7 +226,7 @@ bool check_residual(GpuBench& bench, bool update_float, bool norm) {
                      static_cast<double>(0.3f) * x[static_cast<std::size_t>(i)]);
     }
   }
-  return report(format("residual float {} norm {}", update_float, norm),
+  return report(pagoda::format("residual float {} norm {}", update_float, norm),
                 relative_error(memory.download(residual, rows * hidden), want), 2e-6);
 }
 
@@ -262,7 +264,7 @@ bool check_norm(GpuBench& bench, int slices, bool float_output) {
   for (std::int64_t r = 0; r < rows; ++r) norm_row(want.data() + r * hidden, hidden, weight.data(), 1, 1e-5);
   const auto got =
       float_output ? memory.download(wide, rows * hidden) : floats_of(memory.download(narrow, rows * hidden));
-  bool good = report(format("rms norm slices {} float {}", slices, float_output), relative_error(got, want),
+  bool good = report(pagoda::format("rms norm slices {} float {}", slices, float_output), relative_error(got, want),
                      float_output ? 2e-6 : 3e-3);
   good &= report("its residual", relative_error(memory.download(residual, rows * hidden), sums), 2e-6);
   return good;

@@ -154,8 +154,8 @@ class Checks {
       if (bias) want[i] += static_cast<double>(float_output ? added[r] : bf16_to_float(added16[r]));
     }
     const auto got = float_output ? memory.download(wide, m * n) : floats_of(memory.download(narrow, m * n));
-    return report(format("blas m {} n {} k {} float {} accumulate {} bias {}: {}", m, n, k, float_output, accumulate,
-                         bias, plan.algorithm()),
+    return report(pagoda::format("blas m {} n {} k {} float {} accumulate {} bias {}: {}", m, n, k, float_output,
+                                 accumulate, bias, plan.algorithm()),
                   relative_error(got, want), float_output ? 1e-5 : 4e-3);
   }
 
@@ -194,8 +194,8 @@ class Checks {
   static device::CompileUnit rows_unit(const GpuBench& bench, const std::string& f, int tokens, bool bf16,
                                        int epilogue) {
     return bench.unit("kernels/linear/cuda_generic_rows.cu",
-                      {"FORMAT=" + f, format("TOKENS={}", tokens), format("INPUT_BF16={}", bf16 ? 1 : 0),
-                       format("EPILOGUE={}", epilogue)});
+                      {"FORMAT=" + f, pagoda::format("TOKENS={}", tokens),
+                       pagoda::format("INPUT_BF16={}", bf16 ? 1 : 0), pagoda::format("EPILOGUE={}", epilogue)});
   }
   static LaunchConfig grid(std::int64_t columns, std::int64_t rows, int threads, bool programmatic = false) {
     return {.grid = {.x = static_cast<std::uint32_t>((columns + threads * 8 - 1) / (threads * 8)),
@@ -229,8 +229,8 @@ class Checks {
       if (epilogue == 2) want[i] = static_cast<double>(before[i]) + 0.25 * want[i];
     }
     const auto got = epilogue == 0 ? floats_of(memory.download(narrow, m * w.n)) : memory.download(wide, m * w.n);
-    return report(format("{} rows tokens {} bf16 {} epilogue {}", f, tokens, bf16, epilogue), relative_error(got, want),
-                  epilogue == 0 ? 4e-3 : 2e-6);
+    return report(pagoda::format("{} rows tokens {} bf16 {} epilogue {}", f, tokens, bf16, epilogue),
+                  relative_error(got, want), epilogue == 0 ? 4e-3 : 2e-6);
   }
 
   /// To bf16 rows, to mma16 and back, and embedded: each exact.
@@ -276,7 +276,7 @@ class Checks {
         const std::size_t at = static_cast<std::size_t>(id * w.k) + i % static_cast<std::size_t>(w.k);
         same = same && got[i] == 1.5f * (from_packed ? want[at] : w.values[at]);
       }
-      good &= report(format("{} embedded, packed {}", f, from_packed), same ? 0 : 1, 1e-12);
+      good &= report(pagoda::format("{} embedded, packed {}", f, from_packed), same ? 0 : 1, 1e-12);
     }
     return good;
   }

@@ -28,10 +28,10 @@ class Chain {
   explicit Chain(GpuBench& bench) : bench_(bench) {}
 
   device::CompileUnit unit(const Variant& v, bool norm, int epilogue) const {
-    return bench_.unit(
-        "kernels/linear/cuda_mma_bulk_rows.cu",
-        {format("TOKEN_TILES={}", v.token_tiles), format("WARPS={}", v.warps), format("STAGE_TURNS={}", v.stage_turns),
-         format("RELEASE={}", v.release), format("NORM={}", norm ? 1 : 0), format("EPILOGUE={}", epilogue)});
+    return bench_.unit("kernels/linear/cuda_mma_bulk_rows.cu",
+                       {pagoda::format("TOKEN_TILES={}", v.token_tiles), pagoda::format("WARPS={}", v.warps),
+                        pagoda::format("STAGE_TURNS={}", v.stage_turns), pagoda::format("RELEASE={}", v.release),
+                        pagoda::format("NORM={}", norm ? 1 : 0), pagoda::format("EPILOGUE={}", epilogue)});
   }
   device::CompileUnit norm_unit() const {
     return bench_.unit("kernels/rms_norm/cuda_rms_norm.cu", {"THREADS=1024", "FLOAT_OUTPUT=0"});
@@ -218,7 +218,7 @@ class Chain {
         all.push_back(want);
       }
     }
-    return report(format("n {} k {} m {} norm {} epilogue {} splits {}", n, k, m, norm, epilogue, splits),
+    return report(pagoda::format("n {} k {} m {} norm {} epilogue {} splits {}", n, k, m, norm, epilogue, splits),
                   relative_error(got, all), 6e-3);
   }
 

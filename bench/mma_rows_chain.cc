@@ -44,8 +44,9 @@ class Bench {
   Kernel<MmaRowsParams> kernel(const Variant& v, bool norm, int epilogue) {
     const device::CompileUnit unit{
         .source = "kernels/linear/cuda_mma_rows.cu",
-        .defines = {format("TOKEN_TILES={}", v.token_tiles), format("WARPS={}", v.warps), format("DEPTH={}", v.depth),
-                    format("NORM={}", norm ? 1 : 0), format("EPILOGUE={}", epilogue)},
+        .defines = {pagoda::format("TOKEN_TILES={}", v.token_tiles), pagoda::format("WARPS={}", v.warps),
+                    pagoda::format("DEPTH={}", v.depth), pagoda::format("NORM={}", norm ? 1 : 0),
+                    pagoda::format("EPILOGUE={}", epilogue)},
         .architecture = context_->caps().architecture()};
     auto made = loader_.kernel<MmaRowsParams>(unit, "mma_rows");
     if (!made.ok()) {

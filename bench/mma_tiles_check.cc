@@ -14,9 +14,9 @@ struct Variant {
 };
 
 device::CompileUnit unit_of(const GpuBench& bench, const Variant& v, int epilogue) {
-  return bench.unit(
-      "kernels/linear/cuda_mma_tiles.cu",
-      {format("BLOCK_TOKENS={}", v.block_tokens), format("STAGES={}", v.stages), format("EPILOGUE={}", epilogue)});
+  return bench.unit("kernels/linear/cuda_mma_tiles.cu",
+                    {pagoda::format("BLOCK_TOKENS={}", v.block_tokens), pagoda::format("STAGES={}", v.stages),
+                     pagoda::format("EPILOGUE={}", epilogue)});
 }
 
 void launch(GpuBench& bench, const Variant& v, int epilogue, const MmaTilesParams& p, bool programmatic = false) {
@@ -105,8 +105,8 @@ bool check(GpuBench& bench, const Variant& v, const Case& c) {
   const auto got = c.epilogue == 1   ? added(sums, c.m * c.n)
                    : c.epilogue == 2 ? memory.download(residual, c.m * c.n)
                                      : floats_of(memory.download(narrow, c.m * c.n));
-  const std::string what = format("tiles tokens {} m {} n {} k {} epilogue {} splits {}", v.block_tokens, c.m, c.n, c.k,
-                                  c.epilogue, c.splits);
+  const std::string what = pagoda::format("tiles tokens {} m {} n {} k {} epilogue {} splits {}", v.block_tokens, c.m,
+                                          c.n, c.k, c.epilogue, c.splits);
   bool good = report(what, relative_error(got, want), wide ? 2e-6 : 4e-3);
   if (c.epilogue == 1) good &= report(what + ", second", relative_error(added(other, c.m * second), want_second), 2e-6);
   return good;
@@ -147,7 +147,7 @@ void time(GpuBench& bench, const std::shared_ptr<const Blas>& blas, const Geomet
       p.m = m;
       launch(bench, v, 0, p);
     }
-    print(format("mma_tiles of {} rows", v.block_tokens), bench.time_ms(by_tiles.finish(), 7));
+    print(pagoda::format("mma_tiles of {} rows", v.block_tokens), bench.time_ms(by_tiles.finish(), 7));
   }
 }
 

@@ -67,8 +67,8 @@ Error GgufCursor::truncated(std::uint64_t wanted) const {
 }
 
 std::string GgufCursor::bytes_left() const {
-  if (end_ < source_.size()) return format("only {} are left of the {} that a header may have", left(), end_);
-  return format("only {} are left in the file", left());
+  if (end_ < source_.size()) return pagoda::format("only {} are left of the {} that a header may have", left(), end_);
+  return pagoda::format("only {} are left in the file", left());
 }
 
 }  // namespace pagoda::io

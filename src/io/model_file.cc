@@ -28,7 +28,8 @@ Error refuse_directory(const std::string& path) {
     config |= at->path().filename() == "config.json";
   }
   if (error) return fail(ErrorCode::kFileUnreadable, "{}: cannot be listed: {}", path, error.message());
-  if (gguf_files > 0) return not_a_model(path, format("is a directory with {} GGUF files: name one", gguf_files));
+  if (gguf_files > 0)
+    return not_a_model(path, pagoda::format("is a directory with {} GGUF files: name one", gguf_files));
   if (config && safetensors) return not_a_model(path, "is a Hugging Face checkpoint, which is not read yet");
   if (config) return not_a_model(path, "is a directory with a config.json but no weights");
   if (safetensors) return not_a_model(path, "is a directory with safetensors but no config.json");
@@ -88,8 +89,8 @@ Result<ModelFile> open_gguf(std::unique_ptr<ByteSource> source) {
   GgufHeader header = PAGODA_TRY(read_gguf(*source));
   std::vector<std::unique_ptr<ByteSource>> files;
   files.push_back(std::move(source));
-  return ModelFile(format("GGUF version {}", header.version), std::move(header.config), std::move(header.tensors),
-                   std::move(files));
+  return ModelFile(pagoda::format("GGUF version {}", header.version), std::move(header.config),
+                   std::move(header.tensors), std::move(files));
 }
 
 Result<ModelFile> open_model(const std::string& path) {

@@ -13,13 +13,13 @@ std::string quoted(std::string_view bytes) {
   for (const char byte : bytes.substr(0, kMaxBytes)) {
     const auto code = static_cast<std::uint8_t>(byte);
     if (code < 0x20 || code > 0x7e) {
-      text += format("\\x{:02x}", code);
+      text += pagoda::format("\\x{:02x}", code);
     } else {
       if (byte == '\'' || byte == '\\') text += '\\';
       text += byte;
     }
   }
-  text += bytes.size() > kMaxBytes ? format("' and {} more bytes", bytes.size() - kMaxBytes) : "'";
+  text += bytes.size() > kMaxBytes ? pagoda::format("' and {} more bytes", bytes.size() - kMaxBytes) : "'";
   return text;
 }
 

@@ -16,9 +16,9 @@ constexpr std::string_view kTypeNames[] = {"bools",    "integers", "integers", "
 // What a value is, and which.
 std::string described(const Value& value) {
   if (const auto* flag = value.get_if<bool>()) return *flag ? "true" : "false";
-  if (const auto* integer = value.get_if<std::int64_t>()) return format("{}", *integer);
-  if (const auto* large = value.get_if<std::uint64_t>()) return format("{}", *large);
-  if (const auto* number = value.get_if<double>()) return format("{}", *number);
+  if (const auto* integer = value.get_if<std::int64_t>()) return pagoda::format("{}", *integer);
+  if (const auto* large = value.get_if<std::uint64_t>()) return pagoda::format("{}", *large);
+  if (const auto* number = value.get_if<double>()) return pagoda::format("{}", *number);
   if (const auto* text = value.get_if<std::string>()) return "the string " + quoted(*text);
   return value.kind();
 }
@@ -96,10 +96,10 @@ double NumberList::number(std::size_t index) const {
 std::string Value::kind() const {
   constexpr std::string_view names[] = {"a bool", "an integer", "an integer", "a number", "a string"};
   if (const auto* list = get_if<NumberList>()) {
-    return format("a list of {} {}", list->size(), kTypeNames[static_cast<std::uint8_t>(list->type())]);
+    return pagoda::format("a list of {} {}", list->size(), kTypeNames[static_cast<std::uint8_t>(list->type())]);
   }
-  if (const auto* list = get_if<StringList>()) return format("a list of {} strings", list->size());
-  if (const auto* list = get_if<List>()) return format("a list of {} values", list->size());
+  if (const auto* list = get_if<StringList>()) return pagoda::format("a list of {} strings", list->size());
+  if (const auto* list = get_if<List>()) return pagoda::format("a list of {} values", list->size());
   return std::string(names[data.index()]);
 }
 

@@ -45,8 +45,8 @@ std::string name_of(std::string_view pattern, std::int32_t layer) {
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text;
-  for (const std::int64_t size : shape) text += format("{}{}", text.empty() ? "" : ", ", size);
-  return format("({})", text);
+  for (const std::int64_t size : shape) text += pagoda::format("{}{}", text.empty() ? "" : ", ", size);
+  return pagoda::format("({})", text);
 }
 
 /// Claims tensors one by one.

@@ -40,7 +40,7 @@ Status ConfigReader::finish() const {
   std::string names;
   for (const std::string& key : config_.unread_keys()) {
     if (!key.starts_with(prefix_) || std::ranges::find(ignored_, key) != ignored_.end()) continue;
-    names += format("{}{}", names.empty() ? "" : ", ", key);
+    names += pagoda::format("{}{}", names.empty() ? "" : ", ", key);
   }
   if (names.empty()) return Ok{};
   return fail(ErrorCode::kConfigUnknown,

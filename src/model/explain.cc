@@ -12,7 +12,7 @@ std::string formats_of(const kernels::LinearProblem& product) {
   std::string text;
   for (const kernels::LinearWeightSpec& weight : product.specs()) {
     if (text.find(weight.format->name) != std::string::npos) continue;
-    text += format("{}{}", text.empty() ? "" : ", ", weight.format->name);
+    text += pagoda::format("{}{}", text.empty() ? "" : ", ", weight.format->name);
   }
   return text;
 }
@@ -21,7 +21,7 @@ std::string layouts_of(const kernels::LinearProblem& product) {
   std::string text;
   for (const kernels::LinearWeightSpec& weight : product.specs()) {
     if (text.find(weight.layout->name) != std::string::npos) continue;
-    text += format("{}{}", text.empty() ? "" : ", ", weight.layout->name);
+    text += pagoda::format("{}{}", text.empty() ? "" : ", ", weight.layout->name);
   }
   return text;
 }
@@ -32,10 +32,10 @@ StageChoice choice_with_product(std::string_view stage, const Chosen& chosen, co
   const kernels::LinearKernel* linear = kernels::first_linear_kernel(product, plan.caps);
   return {.stage = std::string(stage),
           .layers = {},
-          .candidate = format("{}: {}", chosen.kernel->name, linear->name),
+          .candidate = pagoda::format("{}: {}", chosen.kernel->name, linear->name),
           .layout = layouts_of(chosen.problem.product),
-          .reason = format("the first of linear's candidates that reads {} at precision {} on {}", formats_of(product),
-                           kernels::to_string(product.precision), plan.caps.name)};
+          .reason = pagoda::format("the first of linear's candidates that reads {} at precision {} on {}",
+                                   formats_of(product), kernels::to_string(product.precision), plan.caps.name)};
 }
 
 constexpr std::size_t kStagesOfALayer = 5;
@@ -48,11 +48,11 @@ std::vector<StageChoice> choices_of(const LayerPlan& layer, const Plan& plan) {
       {.stage = "attention",
        .layers = {},
        .candidate = std::string(layer.attention.kernel->name),
-       .layout = format("{} of {}, {} tokens a page", kernels::KvLayout::kName, tensor::name_of(attention.layout.dtype),
-                        attention.layout.block_size),
-       .reason = format("the first that supports heads of {} and {}{} on {}", attention.layout.key_dim,
-                        attention.layout.value_dim,
-                        attention.window > 0 ? format(" with a window of {}", attention.window) : "", plan.caps.name)});
+       .layout = pagoda::format("{} of {}, {} tokens a page", kernels::KvLayout::kName,
+                                tensor::name_of(attention.layout.dtype), attention.layout.block_size),
+       .reason = pagoda::format(
+           "the first that supports heads of {} and {}{} on {}", attention.layout.key_dim, attention.layout.value_dim,
+           attention.window > 0 ? pagoda::format(" with a window of {}", attention.window) : "", plan.caps.name)});
   choices.push_back(choice_with_product("attention_out", layer.attention_out, plan));
   choices.push_back(choice_with_product("ffn_in", layer.ffn_in, plan));
   choices.push_back(choice_with_product("ffn_out", layer.ffn_out, plan));
@@ -70,9 +70,9 @@ void append_layer(std::string& list, std::size_t& last, std::size_t layer) {
   } else if (layer == last + 1) {
     const std::size_t dash = list.find_last_of("-,");
     const bool in_range = dash != std::string::npos && list[dash] == '-';
-    list = format("{}-{}", in_range ? list.substr(0, dash) : list, layer);
+    list = pagoda::format("{}-{}", in_range ? list.substr(0, dash) : list, layer);
   } else {
-    list += format(",{}", layer);
+    list += pagoda::format(",{}", layer);
   }
   last = layer;
 }
@@ -98,9 +98,9 @@ std::vector<StageChoice> explain(const Plan& plan) {
                      .layers = {},
                      .candidate = "decode_row",
                      .layout = std::string(plan.weights.front().layout->name),
-                     .reason = format("rows of {} are decoded from the layout the weight is stored in{}",
-                                      plan.weights.front().format->name,
-                                      plan.spec.tied_head ? ", which is the head's: it is stored once" : "")});
+                     .reason = pagoda::format("rows of {} are decoded from the layout the weight is stored in{}",
+                                              plan.weights.front().format->name,
+                                              plan.spec.tied_head ? ", which is the head's: it is stored once" : "")});
   for (Folded& each : folded) choices.push_back(std::move(each.choice));
   choices.push_back(choice_with_product("head", plan.head, plan));
   choices.push_back({.stage = "sample",

@@ -10,7 +10,7 @@ Result<const Family*> find_family(const io::RawConfig& config, std::string_view 
   for (const Family* family : families()) {
     for (const std::string_view name : family->gguf_architectures) {
       if (name == architecture) return family;
-      known += format("{}{}", known.empty() ? "" : ", ", name);
+      known += pagoda::format("{}{}", known.empty() ? "" : ", ", name);
     }
   }
   return fail(ErrorCode::kArchitectureUnknown, "{}: general.architecture is \"{}\"; Pagoda knows {}", config.source(),

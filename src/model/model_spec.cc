@@ -9,18 +9,19 @@ namespace {
 
 std::string describe_rope(const kernels::RopeSpec& rope) {
   constexpr std::string_view kinds[] = {"none", "default", "linear", "llama3", "yarn", "proportional"};
-  std::string text = format("{}, theta {}, {} of {} dimensions, {}", kinds[static_cast<std::size_t>(rope.kind)],
-                            rope.theta, rope.rotary_dim, rope.head_dim,
-                            rope.pairing == kernels::RopePairing::kInterleaved ? "neighbours paired" : "halves paired");
-  if (rope.factor != 1) text += format(", factor {}", rope.factor);
+  std::string text = pagoda::format(
+      "{}, theta {}, {} of {} dimensions, {}", kinds[static_cast<std::size_t>(rope.kind)], rope.theta, rope.rotary_dim,
+      rope.head_dim, rope.pairing == kernels::RopePairing::kInterleaved ? "neighbours paired" : "halves paired");
+  if (rope.factor != 1) text += pagoda::format(", factor {}", rope.factor);
   return text;
 }
 
 std::string describe_attention(const AttentionSpec& attention) {
-  std::string text = format("{} heads over {} of keys and values, dimensions {} and {}, scale {:.6g}", attention.heads,
-                            attention.kv_heads, attention.key_dim, attention.value_dim, attention.scale);
-  if (attention.window > 0) text += format(", window {}", attention.window);
-  if (attention.softcap > 0) text += format(", softcap {}", attention.softcap);
+  std::string text =
+      pagoda::format("{} heads over {} of keys and values, dimensions {} and {}, scale {:.6g}", attention.heads,
+                     attention.kv_heads, attention.key_dim, attention.value_dim, attention.scale);
+  if (attention.window > 0) text += pagoda::format(", window {}", attention.window);
+  if (attention.softcap > 0) text += pagoda::format(", softcap {}", attention.softcap);
   if (attention.sinks) text += ", sinks";
   if (attention.qk_norm != kernels::QkvNorm::kNone) text += ", norms of queries and keys";
   if (attention.query_bias || attention.key_bias || attention.value_bias || attention.output_bias) text += ", biases";
@@ -29,9 +30,9 @@ std::string describe_attention(const AttentionSpec& attention) {
 
 std::string describe_feed_forward(const LayerSpec& layer) {
   constexpr std::string_view names[] = {"silu", "gelu_tanh", "clamped_swiglu"};
-  return format("{} wide, {}, norms {}", layer.feed_forward.width,
-                names[static_cast<std::size_t>(layer.feed_forward.activation)],
-                layer.norms == NormPlacement::kBoth ? "before and after" : "before");
+  return pagoda::format("{} wide, {}, norms {}", layer.feed_forward.width,
+                        names[static_cast<std::size_t>(layer.feed_forward.activation)],
+                        layer.norms == NormPlacement::kBoth ? "before and after" : "before");
 }
 
 /// "0-4, 6-10": the layers for which `text` is the description.
@@ -49,11 +50,11 @@ void add_by_layers(std::vector<std::string>& lines, std::string_view name, const
     for (std::size_t i = 0; i < layers.size(); ++i) {
       std::size_t last = i;
       while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
-      list += format("{}{}", list.empty() ? "" : ",", layers[i]);
-      if (last > i) list += format("-{}", layers[last]);
+      list += pagoda::format("{}{}", list.empty() ? "" : ",", layers[i]);
+      if (last > i) list += pagoda::format("-{}", layers[last]);
       i = last;
     }
-    lines.push_back(format("{} {}: {}", name, list, words));
+    lines.push_back(pagoda::format("{} {}: {}", name, list, words));
   }
 }
 
@@ -65,7 +66,7 @@ void assign_cache_groups(ModelSpec& spec) {
     AttentionSpec& attention = spec.layers[static_cast<std::size_t>(i)].attention;
     auto group = std::ranges::find(spec.cache_groups, attention.window, &CacheGroupSpec::window);
     if (group == spec.cache_groups.end()) {
-      CacheGroupSpec added{.name = attention.window > 0 ? format("window {}", attention.window) : "full",
+      CacheGroupSpec added{.name = attention.window > 0 ? pagoda::format("window {}", attention.window) : "full",
                            .window = attention.window,
                            .layers = {}};
       group = spec.cache_groups.insert(spec.cache_groups.end(), std::move(added));
@@ -88,21 +89,21 @@ std::int64_t num_parameters(const ModelSpec& spec) {
 
 std::vector<std::string> describe(const ModelSpec& spec) {
   std::vector<std::string> lines;
-  lines.push_back(format("family: {}", spec.family));
-  lines.push_back(format("parameters: {}", num_parameters(spec)));
-  lines.push_back(format("layers: {}", spec.layers.size()));
-  lines.push_back(format("hidden: {}", spec.hidden));
-  lines.push_back(format("vocabulary: {}", spec.vocab));
-  lines.push_back(format("context: {}", spec.context));
-  lines.push_back(format("norm epsilon: {:.6g}", spec.norm_epsilon));
-  if (spec.embedding_scale != 1) lines.push_back(format("embedding scale: {:.6g}", spec.embedding_scale));
-  if (spec.logit_softcap != 0) lines.push_back(format("logit softcap: {:.6g}", spec.logit_softcap));
-  lines.push_back(format("head: {}", spec.tied_head ? "the embedding" : "its own"));
+  lines.push_back(pagoda::format("family: {}", spec.family));
+  lines.push_back(pagoda::format("parameters: {}", num_parameters(spec)));
+  lines.push_back(pagoda::format("layers: {}", spec.layers.size()));
+  lines.push_back(pagoda::format("hidden: {}", spec.hidden));
+  lines.push_back(pagoda::format("vocabulary: {}", spec.vocab));
+  lines.push_back(pagoda::format("context: {}", spec.context));
+  lines.push_back(pagoda::format("norm epsilon: {:.6g}", spec.norm_epsilon));
+  if (spec.embedding_scale != 1) lines.push_back(pagoda::format("embedding scale: {:.6g}", spec.embedding_scale));
+  if (spec.logit_softcap != 0) lines.push_back(pagoda::format("logit softcap: {:.6g}", spec.logit_softcap));
+  lines.push_back(pagoda::format("head: {}", spec.tied_head ? "the embedding" : "its own"));
   if (spec.rope_divisors) lines.push_back("rope frequencies: divided as the checkpoint's tensor says");
   add_by_layers(lines, "attention", spec, [](const LayerSpec& layer) { return describe_attention(layer.attention); });
   add_by_layers(lines, "feed-forward", spec, describe_feed_forward);
   for (const CacheGroupSpec& group : spec.cache_groups) {
-    lines.push_back(format("cache group {}: {} layers", group.name, group.layers.size()));
+    lines.push_back(pagoda::format("cache group {}: {} layers", group.name, group.layers.size()));
   }
   return lines;
 }

@@ -16,7 +16,7 @@ Status check(bool right, std::string_view name, T found, std::string_view allowe
 
 Status check_ids(std::string_view name, std::span<const std::int32_t> ids, std::int64_t vocab) {
   for (const std::int32_t id : ids) {
-    PAGODA_TRY(check(id >= 0 && id < vocab, name, id, format("an id from 0 to {}", vocab - 1)));
+    PAGODA_TRY(check(id >= 0 && id < vocab, name, id, pagoda::format("an id from 0 to {}", vocab - 1)));
   }
   return Ok{};
 }
@@ -54,7 +54,7 @@ Status check_sampling(const SamplingParams& params, std::int64_t vocab) {
   PAGODA_TRY(check(params.max_tokens.value_or(0) >= 0, "max_tokens", params.max_tokens.value_or(0),
                    "a whole number from 0 on"));
   const std::int32_t best = params.logprobs.value_or(0);
-  PAGODA_TRY(check(best >= 0 && best <= vocab, "logprobs", best, format("from 0 to {}", vocab)));
+  PAGODA_TRY(check(best >= 0 && best <= vocab, "logprobs", best, pagoda::format("from 0 to {}", vocab)));
   PAGODA_TRY(check_ids("stop_ids", params.stop_ids, vocab));
   return check_bias(params, vocab);
 }
@@ -69,7 +69,7 @@ Status Sampler::set_slot(std::int32_t slot, const SlotSetup& setup) {
   PAGODA_TRY(check_ids("prompt", setup.tokens, vocab_));
   PAGODA_TRY(check_ids("end_ids", setup.end_ids, vocab_));
   PAGODA_TRY(check(setup.prompt_best >= 0 && setup.prompt_best <= vocab_, "prompt_logprobs", setup.prompt_best,
-                   format("from 0 to {}", vocab_)));
+                   pagoda::format("from 0 to {}", vocab_)));
   Slot& own = at(slot);
   own.settings = {.temperature = static_cast<double>(params.temperature.value_or(0)),
                   .top_k = params.top_k.value_or(0),

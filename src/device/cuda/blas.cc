@@ -78,7 +78,7 @@ Blas::~Blas() {
 
 std::string Blas::version() const {
   const std::size_t version = api_->version();  // 130100
-  return format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return pagoda::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 struct BlasPlan::Prepared {
@@ -179,9 +179,9 @@ std::string BlasPlan::algorithm() const {
     prepared_->api().config_get(&prepared_->chosen.algorithm, attribute, &number, bytes, &written);
     return number;
   };
-  return format("cublaslt {} algorithm {} tile {} stages {} split {} cluster {}", prepared_->blas->version(),
-                value(kBlasConfigId, 4), value(kBlasConfigTile, 4), value(kBlasConfigStages, 4),
-                value(kBlasConfigSplitK, 4), value(kBlasConfigCluster, 2));
+  return pagoda::format("cublaslt {} algorithm {} tile {} stages {} split {} cluster {}", prepared_->blas->version(),
+                        value(kBlasConfigId, 4), value(kBlasConfigTile, 4), value(kBlasConfigStages, 4),
+                        value(kBlasConfigSplitK, 4), value(kBlasConfigCluster, 2));
 }
 
 }  // namespace pagoda::device::cuda

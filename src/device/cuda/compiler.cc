@@ -36,12 +36,13 @@ std::string prepare_folder(const std::string& folder) {
     ::mkdir(folder.substr(0, slash).c_str(), 0700);
   }
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return format("{} cannot be made: {}", folder, std::strerror(errno));
+    return pagoda::format("{} cannot be made: {}", folder, std::strerror(errno));
   }
   struct stat status {};
-  if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return format("{} is no folder", folder);
-  if (status.st_uid != ::geteuid()) return format("{} belongs to another user", folder);
-  if ((status.st_mode & 077) != 0) return format("{} is open to other users; its mode should be 0700", folder);
+  if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
+    return pagoda::format("{} is no folder", folder);
+  if (status.st_uid != ::geteuid()) return pagoda::format("{} belongs to another user", folder);
+  if ((status.st_mode & 077) != 0) return pagoda::format("{} is open to other users; its mode should be 0700", folder);
   return {};
 }
 
@@ -72,7 +73,7 @@ Result<std::string> Compiler::key(const CompileUnit& unit) const {
   std::vector<const EmbeddedSource*> reached;
   PAGODA_TRY(collect(unit.source, reached));
   std::string text;
-  const auto add = [&](std::string_view field) { text += format("{}:{}\n", field.size(), field); };
+  const auto add = [&](std::string_view field) { text += pagoda::format("{}:{}\n", field.size(), field); };
   add(options_.nvrtc != nullptr ? options_.nvrtc->version() : "");
   for (const std::string& option : Nvrtc::options(unit)) add(option);
   for (const EmbeddedSource* source : reached) {

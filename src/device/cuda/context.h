@@ -18,7 +18,7 @@ struct GpuCaps {
   std::int64_t memory_bytes = 0;
 
   /// "sm_90"
-  std::string architecture() const { return format("sm_{}{}", compute_major, compute_minor); }
+  std::string architecture() const { return pagoda::format("sm_{}{}", compute_major, compute_minor); }
   std::int32_t compute() const { return compute_major * 10 + compute_minor; }
   friend bool operator==(const GpuCaps&, const GpuCaps&) = default;
 };

@@ -19,7 +19,7 @@ class Nvrtc {
   static Result<std::shared_ptr<const Nvrtc>> load(const std::vector<std::string>& names);
 
   /// "13.0"
-  std::string version() const { return format("{}.{}", major_, minor_); }
+  std::string version() const { return pagoda::format("{}.{}", major_, minor_); }
 
   /// The cubin of a unit. Needs no GPU; may be called from several threads. `headers` are all texts it may include.
   /// Error: kInternal with the compiler's words.

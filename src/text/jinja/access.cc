@@ -28,7 +28,7 @@ bool among(const std::array<std::string_view, N>& names, std::string_view name) 
 
 Value unsafe(Machine& machine, const Value& owner, std::string_view name) {
   const Value made =
-      machine.undefined(format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(owner)));
+      machine.undefined(pagoda::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(owner)));
   made.as<Undefined>().unsafe = true;
   return made;
 }

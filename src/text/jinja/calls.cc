@@ -53,10 +53,10 @@ std::string describe_runtime_object(Machine& machine, const Value& value) {
   if (value.is(Kind::kLoop)) {
     auto& loop = value.as<Loop>();
     const std::int64_t index = loop.index0 + 1;
-    return format("<LoopContext {}/{}>", index, loop_length(machine, loop));
+    return pagoda::format("<LoopContext {}/{}>", index, loop_length(machine, loop));
   }
   const auto& macro = value.as<Macro>();
-  return format("<Macro {}>", macro.stmt->kind == StmtKind::kMacro ? macro_name(macro) : "anonymous");
+  return pagoda::format("<Macro {}>", macro.stmt->kind == StmtKind::kMacro ? macro_name(macro) : "anonymous");
 }
 
 Value loop_attribute(Machine& machine, const Value& value, std::string_view name) {
@@ -171,7 +171,7 @@ Value Interpreter::call_macro(const Macro& macro, const Arguments& arguments) {
     const std::size_t first_default = count - stmt.exprs.size();
     const auto& [id, name] = stmt.parameters[i];
     scope.set(id, i >= first_default ? evaluate(*stmt.exprs[i - first_default], scope)
-                                     : undefined(format("parameter {} was not provided", string_repr(name))));
+                                     : undefined(pagoda::format("parameter {} was not provided", string_repr(name))));
   }
   TextBuilder out(*this);
   execute(stmt.bodies[0], scope, out);

@@ -124,8 +124,8 @@ Value Interpreter::item_of(const Expr& node, Scope& scope) {
 Value Interpreter::conditional(const Expr& node, Scope& scope) {
   if (truthy(evaluate(*node.items[0], scope))) return evaluate(*node.items[1], scope);
   if (node.items[2]) return evaluate(*node.items[2], scope);
-  return undefined(
-      format("the inline if-expression on line {} evaluated to false and no else section was defined.", node.line));
+  return undefined(pagoda::format(
+      "the inline if-expression on line {} evaluated to false and no else section was defined.", node.line));
 }
 
 Value Interpreter::compare(const Expr& node, Scope& scope) {

@@ -240,19 +240,19 @@ class BraceFormatter {
       case 0:
       case 'd':
       case 'n':
-        digits = format("{}", magnitude);
+        digits = pagoda::format("{}", magnitude);
         break;
       case 'x':
-        digits = format("{:x}", magnitude);
+        digits = pagoda::format("{:x}", magnitude);
         break;
       case 'X':
-        digits = format("{:X}", magnitude);
+        digits = pagoda::format("{:X}", magnitude);
         break;
       case 'o':
-        digits = format("{:o}", magnitude);
+        digits = pagoda::format("{:o}", magnitude);
         break;
       case 'b':
-        digits = format("{:b}", magnitude);
+        digits = pagoda::format("{:b}", magnitude);
         break;
       case 'c':
         if (magnitude > 0x10FFFF || value < 0 || (value >= 0xD800 && value < 0xE000))

@@ -75,7 +75,7 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return false;
   }
   bool open(Open container) {
-    if (stack_.size() >= kMaxNesting - 2) return refuse(format("nesting deeper than {}", kMaxNesting - 2));
+    if (stack_.size() >= kMaxNesting - 2) return refuse(pagoda::format("nesting deeper than {}", kMaxNesting - 2));
     stack_.push_back(std::move(container));
     return true;
   }

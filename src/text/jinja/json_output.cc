@@ -40,14 +40,14 @@ class JsonWriter {
   static std::string scalar(const Value& value) {
     if (value.is(Kind::kNone)) return "null";
     if (value.is(Kind::kBool)) return value.as_bool() ? "true" : "false";
-    if (value.is(Kind::kInt)) return format("{}", value.as_int());
+    if (value.is(Kind::kInt)) return pagoda::format("{}", value.as_int());
     const double number = value.as_real();
     if (std::isnan(number)) return "NaN";
     if (std::isinf(number)) return number < 0 ? "-Infinity" : "Infinity";
     return float_repr(number);
   }
 
-  void unit(std::uint32_t code) { out_.untrusted(format("\\u{:04x}", code)); }
+  void unit(std::uint32_t code) { out_.untrusted(pagoda::format("\\u{:04x}", code)); }
 
   void string(std::string_view text) {
     out_.untrusted("\"");

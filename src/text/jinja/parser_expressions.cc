@@ -394,7 +394,7 @@ ExprPtr Parser::filter(ExprPtr node, bool start_inline) {
     if (current().is_op("(")) note_arguments(*out, call_arguments());
     out->builtin = find_filter(out->name);
     if (out->builtin == nullptr && !soft_) {
-      unknown_.push_back({format("No filter named {}.", string_repr(out->name)), token.line});
+      unknown_.push_back({pagoda::format("No filter named {}.", string_repr(out->name)), token.line});
     }
     node = std::move(out);
   }
@@ -421,7 +421,7 @@ ExprPtr Parser::test(ExprPtr node) {
   }
   out->builtin = find_test(out->name);
   if (out->builtin == nullptr && !soft_) {
-    unknown_.push_back({format("No test named {}.", string_repr(out->name)), line});
+    unknown_.push_back({pagoda::format("No test named {}.", string_repr(out->name)), line});
   }
   if (!negated) return out;
   return make(ExprKind::kNot, line, nodes(std::move(out)));

@@ -24,8 +24,8 @@ std::string repr_escape(char32_t c, char quote) {
   if (c == '\t') return "\\t";
   if (is_printable(c)) return "";
   const auto code = static_cast<std::uint32_t>(c);
-  if (code <= 0xFF) return format("\\x{:02x}", code);
-  return code <= 0xFFFF ? format("\\u{:04x}", code) : format("\\U{:08x}", code);
+  if (code <= 0xFF) return pagoda::format("\\x{:02x}", code);
+  return code <= 0xFFFF ? pagoda::format("\\u{:04x}", code) : pagoda::format("\\U{:08x}", code);
 }
 
 struct Printer {
@@ -94,7 +94,7 @@ std::string float_repr(double value) {
   const int count = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
     if (count > 1) digits.insert(1, ".");
-    return sign + digits + format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
+    return sign + digits + pagoda::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
   }
   if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
   if (exponent + 1 >= count)
@@ -121,7 +121,7 @@ std::string repr_of(const Value& value) {
       return string_repr(std::string_view(value.bytes())
                              .substr(0, byte_of_char(value.text(), std::min(value.text().chars, kLongestInMessage))));
     case Kind::kInt:
-      return format("{}", value.as_int());
+      return pagoda::format("{}", value.as_int());
     case Kind::kFloat:
       return float_repr(value.as_real());
     case Kind::kBool:
@@ -131,7 +131,7 @@ std::string repr_of(const Value& value) {
     case Kind::kUndefined:
       return "Undefined";
     default:
-      return format("<{}>", type_name(value));
+      return pagoda::format("<{}>", type_name(value));
   }
 }
 
@@ -158,8 +158,8 @@ void print_repr(Machine& machine, TextBuilder& out, const Value& value) {
       return printer.view(value.as<View>());
     case Kind::kRange: {
       const auto& range = value.as<Range>();
-      out.untrusted(range.step == 1 ? format("range({}, {})", range.start, range.stop)
-                                    : format("range({}, {}, {})", range.start, range.stop, range.step));
+      out.untrusted(range.step == 1 ? pagoda::format("range({}, {})", range.start, range.stop)
+                                    : pagoda::format("range({}, {}, {})", range.start, range.stop, range.step));
       return;
     }
     case Kind::kNamespace: {
@@ -177,7 +177,7 @@ void print_repr(Machine& machine, TextBuilder& out, const Value& value) {
     case Kind::kFunction:
     case Kind::kCycler:
     case Kind::kJoiner:
-      out.untrusted(format("<{} object>", type_name(value)));
+      out.untrusted(pagoda::format("<{} object>", type_name(value)));
       return;
     default:
       out.untrusted(repr_of(value));

@@ -40,8 +40,10 @@ Value safe(Call& call) {
 }
 
 Value replace(Call& call) {
-  const Text& from = to_text(call.machine, call.a[0]).text();
-  const Text& to = to_text(call.machine, call.a[1]).text();
+  const Value from_value = to_text(call.machine, call.a[0]);
+  const Value to_value = to_text(call.machine, call.a[1]);
+  const Text& from = from_value.text();
+  const Text& to = to_value.text();
   const std::int64_t count = given_and_not_none(call.a[2]) ? int_argument(call.a[2], -1) : -1;
   return text_replace(call.machine, subject(call), from, to, count);
 }
@@ -146,7 +148,7 @@ std::string quoted_url(std::string_view text, bool query) {
     } else if (c == ' ' && query) {
       out += '+';
     } else {
-      out += format("%{:02X}", static_cast<unsigned char>(c));
+      out += pagoda::format("%{:02X}", static_cast<unsigned char>(c));
     }
   }
   return out;
@@ -402,7 +404,7 @@ Value filesizeformat(Call& call) {
   if (!size) raise("could not convert string to float: {}", repr_of(call.self));
   const double base = by_1024 ? 1024 : 1000;
   if (*size == 1) return call.machine.untrusted("1 Byte");
-  if (*size < base) return call.machine.untrusted(format("{} Bytes", static_cast<std::int64_t>(*size)));
+  if (*size < base) return call.machine.untrusted(pagoda::format("{} Bytes", static_cast<std::int64_t>(*size)));
   constexpr std::string_view kLetters = "KMGTPEZY";
   double unit = base;
   std::size_t i = 0;

@@ -27,8 +27,8 @@ struct AttentionCase {
   double gain = 1;  ///< of queries: large ones make a cap bite
 
   std::string name() const {
-    return format("{} heads / {}, dims {} {}, blocks of {}, window {}, cap {}, sinks {}, {}", heads, kv_heads, key_dim,
-                  value_dim, block_size, window, softcap, sinks, tensor::name_of(dtype));
+    return pagoda::format("{} heads / {}, dims {} {}, blocks of {}, window {}, cap {}, sinks {}, {}", heads, kv_heads,
+                          key_dim, value_dim, block_size, window, softcap, sinks, tensor::name_of(dtype));
   }
 };
 
