@@ -455,7 +455,8 @@ Value default_filter(Call& call) {
 }
 
 Value attr(Call& call) {
-  const std::string& name = to_text(call.machine, call.a[0]).bytes();
+  const Value name_value = to_text(call.machine, call.a[0]);
+  const std::string& name = name_value.bytes();
   if (call.self.is(Kind::kDict) && find_container_method(call.self, name) == nullptr && !name.starts_with("__")) {
     return call.machine.undefined_item(call.self, call.a[0]);  // unlike `x.name`, never an element
   }
