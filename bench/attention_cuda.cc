@@ -1,7 +1,7 @@
 // Attention over cache pages on a GPU: checks against double, then times. Keys and values rotate through more memory
 // than the L2 holds; a time is the median replay of a graph over its launches. Prints one JSON line a measurement.
 //
-//   attention_cuda [check | few | decode | sweep | prefill]...
+//   attention_cuda [check | check_prefill | few | few_sm90 | decode | sweep | prefill | prefill_sm90]...
 #include "attention_cuda_check.h"
 
 namespace pagoda::bench {
@@ -64,7 +64,50 @@ std::vector<PrefillCase> prefill_cases() {
   };
 }
 
+/// Every dimension, block size and option, for the sm_90a kernel.
+std::vector<PrefillCase> sm90_cases() {
+  std::vector<PrefillCase> all = {
+      {{.heads = 16, .kv_heads = 4, .key_dim = 128, .value_dim = 128}},
+      {{.heads = 9, .kv_heads = 3, .key_dim = 64, .value_dim = 64, .window = 13}},
+      {{.heads = 16, .kv_heads = 4, .key_dim = 128, .value_dim = 128, .window = 300, .softcap = 30}},
+      {{.heads = 5, .kv_heads = 1, .key_dim = 80, .value_dim = 80, .block_size = 8, .window = 8, .sinks = true}},
+      {{.heads = 14, .kv_heads = 2, .key_dim = 64, .value_dim = 64, .block_size = 32, .window = 300, .sinks = true}},
+      {{.heads = 6, .kv_heads = 2, .key_dim = 96, .value_dim = 96, .block_size = 64, .softcap = 30}},
+      {{.heads = 4, .kv_heads = 2, .key_dim = 256, .value_dim = 256, .window = 300}},
+      {{.heads = 3, .kv_heads = 3, .key_dim = 192, .value_dim = 128, .block_size = 256}},
+      {{.heads = 4, .kv_heads = 2, .key_dim = 192, .value_dim = 192, .block_size = 256, .window = 5}},
+      {{.heads = 7, .kv_heads = 1, .key_dim = 128, .value_dim = 80, .block_size = 128, .sinks = true}},
+      {{.heads = 12, .kv_heads = 4, .key_dim = 128, .value_dim = 128, .block_size = 8, .sinks = true}},
+      {{.heads = 64, .kv_heads = 1, .key_dim = 64, .value_dim = 64, .block_size = 256}},
+      {{.heads = 8, .kv_heads = 4, .key_dim = 256, .value_dim = 256, .window = 100, .spans = true}},
+      {{.heads = 9, .kv_heads = 3, .key_dim = 64, .value_dim = 64, .block_size = 64, .spans = true}},
+  };
+  for (PrefillCase& c : all) {
+    const PrefillSm90Variant v = prefill_sm90_variant(c.geometry.key_dim, c.geometry.value_dim);
+    c.variant = sm90(v.warpgroups, v.keys, v.stages);
+  }
+  all.push_back({all[0].geometry, sm90(2, 176, 2)});
+  all.push_back({all[1].geometry, sm90(2, 128, 2)});
+  all.push_back({all[4].geometry, sm90(2, 64, 3)});
+  return all;
+}
+
+constexpr Geometry kSpans{.heads = 4, .kv_heads = 2, .key_dim = 128, .value_dim = 128, .window = 40, .spans = true};
+
+void check_prefill(Checks& checks) {
+  checks.broken_prefill(kSpans, sm90(2, 128, 2));
+  for (const PrefillCase& c : sm90_cases()) checks.prefill(c.geometry, c.variant, "whole");
+  checks.prefill(kSpans, sm90(2, 128, 2), "pages beyond 4 GiB", 1024);
+  checks.prefill(kSpans, {}, "whole");
+}
+
 /// A few of the checks, for tools that run kernels slowly.
+bool check_some_sm90(Runner& runner) {
+  Checks checks(runner);
+  for (const std::size_t i : {0, 3, 8}) checks.prefill(sm90_cases()[i].geometry, sm90_cases()[i].variant, "whole");
+  return checks.good();
+}
+
 bool check_some(Runner& runner) {
   Checks checks(runner);
   for (const int i : {0, 3, 9, 11}) {
@@ -84,6 +127,7 @@ bool check(Runner& runner) {
   for (const Case& c : decode_cases()) checks.decode(c.geometry, c.variant, "whole");
   checks.decode(decode_cases()[2].geometry, {}, "pages beyond 4 GiB", 1024);
   for (const PrefillCase& c : prefill_cases()) checks.prefill(c.geometry, c.variant, "whole");
+  check_prefill(checks);
   std::printf("%s\n", checks.good() ? "all good" : "FAILED");
   return checks.good();
 }
@@ -226,7 +270,8 @@ class Times {
   void prefill(const Geometry& g, const PrefillVariant& v, std::span<const Row> rows, const char* name) {
     runner_.arena().reset();
     std::byte* pages = runner_.arena().take(kKvBytes);
-    auto step = runner_.prefill(g, v, rows, shuffled_tables(rows, g.block_size));
+    const auto tables = shuffled_tables(rows, g.block_size);
+    auto step = runner_.prefill(g, v, rows, tables, static_cast<std::int64_t>(tables.size()));
     std::int64_t tokens = 0;
     double pairs = 0;
     for (const Row& row : rows) {
@@ -244,12 +289,15 @@ class Times {
     const double operations = 2.0 * pairs * static_cast<double>(g.heads * (g.key_dim + g.value_dim));
     const int launches = operations < 1e12 ? 8 : 2;
     GraphCapture capture(runner_.stream());
-    for (int i = 0; i < launches; ++i) step.kernel.launch(runner_.stream(), step.config, step.params);
+    for (int i = 0; i < launches; ++i) runner_.launch(step);
     const double us = runner_.time(capture.finish(), 7) / launches;
+    const std::string candidate =
+        v.warpgroups > 0 ? pagoda::format("cuda_prefill_sm90 g{} k{} s{}", v.warpgroups, v.keys, v.stages)
+                         : pagoda::format("cuda_prefill w{} r{} k{} b{}", v.warps, v.row_tiles, v.keys, v.blocks);
     std::printf(
-        "{\"op\": \"attention_prefill\", \"candidate\": \"cuda_prefill w%d r%d k%d b%d\", \"case\": \"%s\", "
+        "{\"op\": \"attention_prefill\", \"candidate\": \"%s\", \"case\": \"%s\", "
         "\"device\": \"%s\", \"us\": %.1f, \"tflop_s\": %.1f, \"ceiling_share\": %.3f}\n",
-        v.warps, v.row_tiles, v.keys, v.blocks, name, runner_.context().name().c_str(), us, operations / us / 1e6,
+        candidate.c_str(), name, runner_.context().name().c_str(), us, operations / us / 1e6,
         operations / us * 1e6 / kMatrixRate);
     std::fflush(stdout);
   }
@@ -297,34 +345,63 @@ void time_decode(Runner& runner, bool sweep) {
   times.schedule(256, 2048);
 }
 
-void time_prefill(Runner& runner) {
-  Times times(runner);
-  times.prepare(false);
+struct PrefillTime {
+  Geometry geometry;
+  PrefillVariant variant;
+};
+
+std::vector<PrefillTime> prefill_times(bool with_sm90, bool with_portable) {
+  std::vector<PrefillTime> all;
   for (const std::int64_t dim : {128, 64, 256}) {
     const Geometry g{.heads = 32, .kv_heads = 8, .key_dim = dim, .value_dim = dim};
-    for (const PrefillVariant& v : prefill_variants(dim)) {
-      for (const std::int64_t length : {1024, 4096, 16384}) {
-        times.prefill(g, v, std::vector<Row>{{0, length}}, pagoda::format("32/8 x {} causal {}", dim, length).c_str());
-      }
-      if (dim != 128) continue;
+    if (with_sm90) {
+      const PrefillSm90Variant best = prefill_sm90_variant(dim, dim);
+      all.push_back({g, sm90(best.warpgroups, best.keys, best.stages)});
+      if (dim == 128) all.push_back({g, sm90(2, 176, 2)});
+      if (dim == 64) all.push_back({g, sm90(2, 128, 2)});
+    }
+    if (!with_portable) continue;
+    for (const PrefillVariant& v : prefill_variants(dim)) all.push_back({g, v});
+  }
+  return all;
+}
+
+void time_prefill(Runner& runner, std::span<const PrefillTime> all) {
+  Times times(runner);
+  times.prepare(false);
+  for (const auto& [g, v] : all) {
+    const std::int64_t dim = g.key_dim;
+    for (const std::int64_t length : {1024, 4096, 16384}) {
+      times.prefill(g, v, std::vector<Row>{{0, length}}, pagoda::format("32/8 x {} causal {}", dim, length).c_str());
+    }
+    if (dim != 128) continue;
+    if (v.warpgroups == 0) {
       Geometry fp8 = g;
       fp8.fp8 = true;
       times.prefill(fp8, v, std::vector<Row>{{0, 4096}}, "32/8 x 128 e4m3 causal 4096");
-      times.prefill(g, v, std::vector<Row>{{7680, 512}}, "32/8 x 128 512 after 7680");
-      times.prefill(g, v, std::vector<Row>{{0, 2000}, {1000, 300}, {4000, 64}, {0, 700}}, "32/8 x 128 ragged");
-      Geometry window = g;
-      window.window = 1024;
-      times.prefill(window, v, std::vector<Row>{{0, 16384}}, "32/8 x 128 causal 16384 window 1024");
     }
+    times.prefill(g, v, std::vector<Row>{{7680, 512}}, "32/8 x 128 512 after 7680");
+    times.prefill(g, v, std::vector<Row>{{8192, 2048}}, "32/8 x 128 2048 after 8192");
+    times.prefill(g, v, std::vector<Row>{{0, 2000}, {1000, 300}, {4000, 64}, {0, 700}}, "32/8 x 128 ragged");
+    times.prefill(g, v, std::vector<Row>(8, {0, 2048}), "32/8 x 128 8 of 2048");
+    Geometry other = g;
+    other.window = 1024;
+    times.prefill(other, v, std::vector<Row>{{0, 16384}}, "32/8 x 128 causal 16384 window 1024");
+    other = g;
+    other.block_size = 64;
+    times.prefill(other, v, std::vector<Row>{{0, 4096}}, "32/8 x 128 causal 4096 block 64");
   }
 }
 
-std::vector<device::CompileUnit> units(bool with_checks, bool with_decode, bool with_prefill) {
+std::vector<device::CompileUnit> units(bool with_checks, bool with_decode, std::span<const PrefillTime> prefills) {
   std::vector<device::CompileUnit> all = {Runner::schedule_unit()};
   if (with_checks) {
     for (const Case& c : decode_cases()) all.push_back(Runner::decode_unit(c.geometry, c.variant));
     all.push_back(Runner::decode_unit(decode_cases()[2].geometry, {}));
     for (const PrefillCase& c : prefill_cases()) all.push_back(Runner::prefill_unit(c.geometry, c.variant));
+    for (const PrefillCase& c : sm90_cases()) all.push_back(Runner::prefill_unit(c.geometry, c.variant));
+    all.push_back(Runner::prefill_unit(kSpans, {}));
+    all.push_back(Runner::prefill_unit(kSpans, sm90(2, 128, 2)));
   }
   for (const bool fp8 : {false, true}) {
     if (!with_decode) break;
@@ -332,13 +409,7 @@ std::vector<device::CompileUnit> units(bool with_checks, bool with_decode, bool 
       for (const DecodeVariant& v : variants(s.geometry)) all.push_back(Runner::decode_unit(s.geometry, v));
     }
   }
-  for (const std::int64_t dim : {128, 64, 256}) {
-    if (!with_prefill) break;
-    for (const PrefillVariant& v : prefill_variants(dim)) {
-      const Geometry g{.heads = 32, .kv_heads = 8, .key_dim = dim, .value_dim = dim, .fp8 = false};
-      all.push_back(Runner::prefill_unit(g, v));
-    }
-  }
+  for (const PrefillTime& p : prefills) all.push_back(Runner::prefill_unit(p.geometry, p.variant));
   return all;
 }
 
@@ -359,11 +430,18 @@ int run(std::span<char*> arguments) {
   auto compiler = std::make_shared<Compiler>(
       CompilerOptions{.cache_folder = folder, .sources = embedded_sources(), .nvrtc = *nvrtc, .num_threads = 16});
   Runner runner(*context, compiler, std::int64_t{9} << 30);
-  runner.compile(units(asked("check"), asked("decode") || asked("sweep"), asked("prefill")));
+  const auto prefills = prefill_times(asked("prefill_sm90"), asked("prefill"));
+  runner.compile(units(asked("check") || asked("check_prefill"), asked("decode") || asked("sweep"), prefills));
   bool good = !asked("check") || check(runner);
+  if (asked("check_prefill")) {
+    Checks checks(runner);
+    check_prefill(checks);
+    good &= checks.good();
+  }
   if (asked("few")) good &= check_some(runner);
+  if (asked("few_sm90")) good &= check_some_sm90(runner);
   if (asked("decode") || asked("sweep")) time_decode(runner, asked("sweep"));
-  if (asked("prefill")) time_prefill(runner);
+  time_prefill(runner, prefills);
   return good ? 0 : 1;
 }
 

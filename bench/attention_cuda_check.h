@@ -17,11 +17,24 @@ struct CheckData {
   std::vector<std::uint16_t> query = {};
   std::vector<std::vector<float>> keys = {}, values = {};  // by row: (length, kv_heads, dim)
   std::vector<float> sinks = {};
+  std::vector<std::int32_t> last_keys = {};  // by token; with spans only
 };
 
 inline std::uint8_t random_e4m3(std::mt19937& random) {
   const auto bits = static_cast<std::uint8_t>(random());
   return (bits & 0x7f) >= 0x50 ? static_cast<std::uint8_t>(bits & 0xbf) : bits;  // up to 8 or so, never a NaN
+}
+
+/// Two spans in every row of 8 tokens or more: the third to the sixth token, and the last half but one token.
+inline void add_spans(CheckData& d) {
+  for (const Row& row : d.rows) {
+    for (std::int64_t i = 0; i < row.tokens; ++i) {
+      std::int64_t last = i;
+      if (row.tokens >= 8 && i >= 2 && i < 6) last = std::min<std::int64_t>(5, row.tokens / 2 - 1);
+      if (row.tokens >= 8 && i >= row.tokens / 2 && i < row.tokens - 1) last = row.tokens - 2;
+      d.last_keys.push_back(static_cast<std::int32_t>(row.start + std::max(i, last)));
+    }
+  }
 }
 
 inline CheckData make_data(const Geometry& g, std::vector<Row> rows, std::int64_t padding) {
@@ -44,6 +57,7 @@ inline CheckData make_data(const Geometry& g, std::vector<Row> rows, std::int64_
     d.keys.push_back(fill(g.key_dim));
     d.values.push_back(fill(g.value_dim));
   }
+  if (g.spans) add_spans(d);
   for (std::int64_t h = 0; h < g.heads; ++h) d.sinks.push_back(0.3f * static_cast<float>(h) - 1.0f);
   return d;
 }
@@ -65,7 +79,7 @@ inline std::uint8_t to_e4m3(float value) {
 /// offsets as large as wanted.
 struct Pages {
   const std::byte* data;
-  std::int64_t stride;
+  std::int64_t stride, num_pages;
   std::vector<std::int32_t> tables;
 };
 
@@ -84,7 +98,7 @@ inline Pages make_pages(Runner& runner, const Geometry& g, const CheckData& d, s
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] == num_pages - 1) std::swap(ids[i], ids[0]);
   }
-  Pages pages{.data = nullptr, .stride = stride, .tables = {}};
+  Pages pages{.data = nullptr, .stride = stride, .num_pages = num_pages, .tables = {}};
   pages.tables.assign(static_cast<std::size_t>(columns) * d.rows.size(), -1);
   std::vector<std::uint8_t> image(static_cast<std::size_t>(num_pages * g.page_bytes()), 0xff);
   const auto put = [&](std::int64_t at, float value) {
@@ -132,12 +146,13 @@ inline Pages make_pages(Runner& runner, const Geometry& g, const CheckData& d, s
 inline void attend_token(const Geometry& g, const CheckData& d, std::size_t r, std::int64_t position,
                          std::int64_t token, std::vector<double>& out) {
   const std::int64_t first = g.window > 0 ? std::max<std::int64_t>(0, position - g.window + 1) : 0;
+  const std::int64_t last = d.last_keys.empty() ? position : d.last_keys[static_cast<std::size_t>(token)];
   for (std::int64_t head = 0; head < g.heads; ++head) {
     const std::int64_t kv = head / g.group();
     const std::uint16_t* q = &d.query[static_cast<std::size_t>((token * g.heads + head) * g.key_dim)];
-    std::vector<double> s(static_cast<std::size_t>(position - first + 1));
+    std::vector<double> s(static_cast<std::size_t>(last - first + 1));
     double maximum = g.sinks ? d.sinks[static_cast<std::size_t>(head)] : -INFINITY;
-    for (std::int64_t key = first; key <= position; ++key) {
+    for (std::int64_t key = first; key <= last; ++key) {
       const float* k = &d.keys[r][static_cast<std::size_t>((key * g.kv_heads + kv) * g.key_dim)];
       double dot = 0;
       for (std::int64_t i = 0; i < g.key_dim; ++i) dot += static_cast<double>(bf16_to_float(q[i])) * k[i];
@@ -148,7 +163,7 @@ inline void attend_token(const Geometry& g, const CheckData& d, std::size_t r, s
     }
     double sum = g.sinks ? std::exp(d.sinks[static_cast<std::size_t>(head)] - maximum) : 0;
     double* o = &out[static_cast<std::size_t>((token * g.heads + head) * g.value_dim)];
-    for (std::int64_t key = first; key <= position; ++key) {
+    for (std::int64_t key = first; key <= last; ++key) {
       const double weight = std::exp(s[static_cast<std::size_t>(key - first)] - maximum);
       const float* v = &d.values[r][static_cast<std::size_t>((key * g.kv_heads + kv) * g.value_dim)];
       sum += weight;
@@ -255,9 +270,10 @@ class Checks {
                                          std::int64_t stride) {
     runner_.arena().reset();
     const Pages pages = make_pages(runner_, g, d, stride, seed);
-    auto step = runner_.prefill(g, v, d.rows, pages.tables);
+    auto step = runner_.prefill(g, v, d.rows, pages.tables, pages.num_pages);
     step.params.query = runner_.upload_new(d.query);
     step.params.sinks = g.sinks ? runner_.upload_new(d.sinks) : nullptr;
+    step.params.last_keys = g.spans ? runner_.upload_new(d.last_keys) : nullptr;
     step.params.pages = pages.data;
     step.params.block_stride = stride;
     step.params.scale *= g.fp8 ? 0.5f : 1.0f;
@@ -266,18 +282,18 @@ class Checks {
     auto* output = runner_.arena().take<std::uint16_t>(count);
     step.params.output = output;
     runner_.fill(output, 0xff, count * 2);
-    step.kernel.launch(runner_.stream(), step.config, step.params);
+    runner_.launch(step);
     return runner_.download(output, count);
   }
 
-  void report(const char* op, const Geometry& g, const char* what, const Verdict& v, bool bits) {
+  void report(const char* op, const Geometry& g, const std::string& what, const Verdict& v, bool bits) {
     const bool good = v.error < 6e-3 && v.untouched && bits;  // a NaN is not less
     good_ &= good;
     std::printf("%s %s %ld/%ld heads, dims %ld/%ld%s, block %ld, window %ld, cap %g, sinks %d, %s: error %.2e%s%s\n",
                 good ? "ok  " : "FAIL", op, static_cast<long>(g.heads), static_cast<long>(g.kv_heads),
                 static_cast<long>(g.key_dim), static_cast<long>(g.value_dim), g.fp8 ? " e4m3" : "",
-                static_cast<long>(g.block_size), static_cast<long>(g.window), g.softcap, g.sinks ? 1 : 0, what, v.error,
-                v.untouched ? "" : ", wrote where it must not", bits ? "" : ", other bits");
+                static_cast<long>(g.block_size), static_cast<long>(g.window), g.softcap, g.sinks ? 1 : 0, what.c_str(),
+                v.error, v.untouched ? "" : ", wrote where it must not", bits ? "" : ", other bits");
     std::fflush(stdout);
   }
 
@@ -307,13 +323,21 @@ class Checks {
   }
 
   void prefill(const Geometry& g, const PrefillVariant& v, const char* what, std::int64_t stride_factor = 1) {
-    const CheckData d =
-        make_data(g, {{0, 1}, {0, 17}, {15, 64}, {300, 65}, {64, 16}, {0, 0}, {1, 255}, {1534, 513}, {2046, 1}}, 2);
+    const std::vector<Row> rows = {{0, 1}, {0, 17}, {15, 64}, {300, 65}, {64, 16}, {0, 0}, {1, 255}, {1534, 513}};
+    std::vector<Row> all = rows;
+    all.push_back({2046, 1});
+    const CheckData d = make_data(g, all, 2);
     const auto want = expected(g, d);
     const std::int64_t stride = g.page_bytes() * stride_factor;
     const auto first = run_prefill(g, v, d, 1, stride);
     const auto second = run_prefill(g, v, d, 2, stride);
-    report("prefill", g, what, compare(g, d, first, want, 1, 1 << 30, false), first == second);
+    // A row alone: the same bits.
+    const CheckData alone = make_data(g, {rows[3]}, 0);
+    const auto single = run_prefill(g, v, alone, 3, stride);
+    const auto width = static_cast<std::ptrdiff_t>(g.heads * g.value_dim);
+    const bool same = std::equal(single.begin(), single.begin() + 65 * width, first.begin() + (1 + 17 + 64) * width);
+    const std::string name = pagoda::format("{}{}{}", v.warpgroups > 0 ? "sm90 " : "", what, g.spans ? " spans" : "");
+    report("prefill", g, name, compare(g, d, first, want, 1, 1 << 30, false), first == second && same);
   }
 
   /// A comparison that cannot fail proves nothing.
@@ -329,6 +353,23 @@ class Checks {
     const bool noticed = a > 6e-3 && b > 6e-3;
     good_ &= noticed;
     std::printf("%s broken on purpose: a scale 2 %% off is an error of %.2e, a window one key off %.2e\n",
+                noticed ? "ok  " : "FAIL", a, b);
+  }
+
+  void broken_prefill(const Geometry& g, const PrefillVariant& v) {
+    const CheckData d = make_data(g, {{512, 70}, {64, 33}}, 0);
+    Geometry other = g;
+    other.window = g.window + 1;
+    Geometry causal = g;
+    causal.spans = false;
+    CheckData plain = d;
+    plain.last_keys.clear();
+    const auto right = run_prefill(g, v, d, 1, g.page_bytes());
+    const double a = compare(g, d, right, expected(other, d), 1, 1 << 30, false).error;
+    const double b = compare(g, d, right, expected(causal, plain), 1, 1 << 30, false).error;
+    const bool noticed = a > 6e-3 && b > 6e-3;
+    good_ &= noticed;
+    std::printf("%s broken on purpose: prefill's window one key off is an error of %.2e, spans left out %.2e\n",
                 noticed ? "ok  " : "FAIL", a, b);
   }
 

@@ -21,6 +21,7 @@
 #include "device/cuda/memory.h"
 #include "kernels/attention/cuda_decode.h"
 #include "kernels/attention/cuda_prefill.h"
+#include "kernels/attention/prefill_sm90_plan.h"
 #include "kernels/cuda/embedded.h"
 
 namespace pagoda::bench {
@@ -39,6 +40,7 @@ struct Geometry {
   std::int64_t window = 0;
   double softcap = 0;
   bool sinks = false;
+  bool spans = false;  ///< prefill: some neighbouring tokens see each other
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t element_bytes() const { return fp8 ? 1 : 2; }
@@ -53,7 +55,11 @@ struct DecodeVariant {
 };
 struct PrefillVariant {
   int warps = 4, row_tiles = 2, keys = 64, blocks = 1;
+  int warpgroups = 0, stages = 2;  ///< of the sm_90a kernel, if there are any; with `keys`
 };
+inline PrefillVariant sm90(int warpgroups, int keys, int stages) {
+  return {.keys = keys, .warpgroups = warpgroups, .stages = stages};
+}
 
 /// Device memory cut front to back.
 class Arena {
@@ -93,7 +99,16 @@ class Runner {
                         pagoda::format("STAGES={}", v.stages), pagoda::format("BLOCKS={}", v.blocks)},
             .architecture = "sm_90"};
   }
+  static PrefillSm90Problem sm90_problem(const Geometry& g) {
+    return {g.heads, g.kv_heads, g.key_dim, g.value_dim, g.block_size, g.softcap > 0};
+  }
+  static PrefillSm90Plan sm90_plan(const Geometry& g, const PrefillVariant& v) {
+    const auto plan = plan_prefill_sm90(sm90_problem(g), {v.warpgroups, v.keys, v.stages});
+    if (!plan || g.fp8) std::abort();
+    return *plan;
+  }
   static device::CompileUnit prefill_unit(const Geometry& g, const PrefillVariant& v) {
+    if (v.warpgroups > 0) return sm90_plan(g, v).unit;
     return {.source = "kernels/attention/cuda_prefill.cu",
             .defines = {pagoda::format("HEAD_DIM_K={}", g.key_dim), pagoda::format("HEAD_DIM_V={}", g.value_dim),
                         pagoda::format("GROUP={}", g.group()), pagoda::format("ELEMENT={}", g.fp8 ? 1 : 0),
@@ -213,23 +228,42 @@ class Runner {
     d.schedule_kernel.launch(stream_, {.grid = {}, .block = {.x = 256}, .programmatic = programmatic}, d.schedule);
   }
 
+  /// Of either kernel; `params` says what both know.
   struct Prefill {
-    Kernel<PrefillParams> kernel;
-    LaunchConfig config;
+    Kernel<PrefillParams> kernel = {};
+    Kernel<PrefillSm90Params> kernel_sm90 = {};
+    LaunchConfig config = {};
     PrefillParams params{};
+    Geometry geometry;
+    PrefillVariant variant;
+    std::int32_t num_items = 0;
+    std::int64_t num_pages = 0;
   };
 
   Prefill prefill(const Geometry& g, const PrefillVariant& v, std::span<const Row> rows,
-                  const std::vector<std::int32_t>& tables) {
-    Prefill f;
-    f.kernel = kernel<PrefillParams>(prefill_unit(g, v), "prefill");
-    const std::int64_t tile_rows = v.warps * v.row_tiles * 16;
-    const std::int64_t shared = prefill_shared_bytes(g.key_dim, g.value_dim, g.element_bytes(), tile_rows, v.keys);
-    f.kernel.allow_shared_bytes(shared);
-    const std::vector<PrefillItem> items = prefill_items(rows, tile_rows / g.group());
-    f.config = {.grid = {.x = static_cast<std::uint32_t>(g.kv_heads), .y = static_cast<std::uint32_t>(items.size())},
-                .block = {.x = static_cast<std::uint32_t>(v.warps * 32)},
-                .shared_bytes = static_cast<std::uint32_t>(shared)};
+                  const std::vector<std::int32_t>& tables, std::int64_t num_pages) {
+    Prefill f{.geometry = g, .variant = v, .num_pages = num_pages};
+    std::vector<PrefillItem> items;
+    if (v.warpgroups > 0) {
+      const PrefillSm90Plan plan = sm90_plan(g, v);
+      f.kernel_sm90 = kernel<PrefillSm90Params>(plan.unit, "prefill_sm90");
+      f.kernel_sm90.allow_shared_bytes(plan.shared_bytes);
+      items = prefill_items(rows, plan.item_tokens);
+      const auto num_items = static_cast<std::int64_t>(items.size());
+      f.config = {.grid = {.x = prefill_sm90_blocks(num_items, g.kv_heads, context_->caps().num_sms)},
+                  .block = {.x = plan.threads},
+                  .shared_bytes = static_cast<std::uint32_t>(plan.shared_bytes)};
+    } else {
+      f.kernel = kernel<PrefillParams>(prefill_unit(g, v), "prefill");
+      const std::int64_t tile_rows = v.warps * v.row_tiles * 16;
+      const std::int64_t shared = prefill_shared_bytes(g.key_dim, g.value_dim, g.element_bytes(), tile_rows, v.keys);
+      f.kernel.allow_shared_bytes(shared);
+      items = prefill_items(rows, tile_rows / g.group());
+      f.config = {.grid = {.x = static_cast<std::uint32_t>(g.kv_heads), .y = static_cast<std::uint32_t>(items.size())},
+                  .block = {.x = static_cast<std::uint32_t>(v.warps * 32)},
+                  .shared_bytes = static_cast<std::uint32_t>(shared)};
+    }
+    f.num_items = static_cast<std::int32_t>(items.size());
     f.params = {.block_tables = upload_new(tables),
                 .items = upload_new(items),
                 .query_stride = g.heads * g.key_dim,
@@ -242,6 +276,31 @@ class Runner {
                 .softcap = static_cast<float>(g.softcap),
                 .value_scale = 1};
     return f;
+  }
+  void launch(const Prefill& f) {
+    if (f.variant.warpgroups == 0) {
+      f.kernel.launch(stream_, f.config, f.params);
+      return;
+    }
+    const PrefillParams& p = f.params;
+    PrefillSm90Params params{.query = p.query,
+                             .output = p.output,
+                             .block_tables = p.block_tables,
+                             .items = p.items,
+                             .sinks = p.sinks,
+                             .last_keys = p.last_keys,
+                             .query_stride = p.query_stride,
+                             .output_stride = p.output_stride,
+                             .max_blocks = p.max_blocks,
+                             .num_items = f.num_items,
+                             .kv_heads = static_cast<std::int32_t>(f.geometry.kv_heads),
+                             .block_shift = p.block_shift,
+                             .window = p.window,
+                             .scale = p.scale,
+                             .softcap = p.softcap};
+    set_page_maps(context_->driver(), sm90_problem(f.geometry), f.variant.keys, p.pages, f.num_pages, p.block_stride,
+                  params);
+    f.kernel_sm90.launch(stream_, f.config, params);
   }
 
   static std::vector<PrefillItem> prefill_items(std::span<const Row> rows, std::int64_t tile) {

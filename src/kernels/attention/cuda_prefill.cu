@@ -53,6 +53,11 @@ struct Tile {
   int begin, end;             // keys that any token of the tile sees
   int (*pages)[KEYS / 8];     // page ids of a tile of keys, by its number's last two bits
 
+  /// Of a token, counted from the item's first.
+  __device__ __forceinline__ int last_key(int token) const {
+    return p.last_keys != nullptr ? p.last_keys[item.token + token] : item.position + token;
+  }
+
   __device__ __forceinline__ void fetch_pages(int tile) const {
     const int block = (tile * KEYS >> p.block_shift) + threadIdx.x;
     if (block > (tile * KEYS + KEYS - 1) >> p.block_shift || block > (end - 1) >> p.block_shift) return;
@@ -175,8 +180,9 @@ __device__ __forceinline__ void mask(Scores& s, const Tile& tile, int key) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = (threadIdx.x / 32 * ROW_TILES + r) * 16 + half * 8 + g;
-      const int last = tile.item.position + row / GROUP - key;
-      const int first = tile.p.window > 0 ? last - tile.p.window + 1 : -key;
+      const int token = min(row / GROUP, tile.item.count - 1);
+      const int last = tile.last_key(token) - key;
+      const int first = tile.p.window > 0 ? tile.item.position + token - tile.p.window + 1 - key : -key;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
@@ -307,13 +313,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) prefill(const __g
   const PrefillItem item = p.items[blockIdx.y];
   const std::int64_t head_bytes = static_cast<std::int64_t>(kKeyBytes + kValueBytes) << p.block_shift;
   const int first = p.window > 0 ? max(item.position - p.window + 1, 0) : 0;
-  const Tile tile{p,
-                  item,
-                  static_cast<const char*>(p.pages) + blockIdx.x * head_bytes,
-                  p.block_tables + item.row * p.max_blocks,
-                  first,
-                  item.position + item.count,
-                  pages};
+  Tile tile{p,
+            item,
+            static_cast<const char*>(p.pages) + blockIdx.x * head_bytes,
+            p.block_tables + item.row * p.max_blocks,
+            first,
+            0,
+            pages};
+  tile.end = tile.last_key(item.count - 1) + 1;
   char* const stages = shared + kRows * kKeyStride;
   char* const raw = stages + kStageBytes;  // if kFp8
   int now = tile.begin / KEYS;

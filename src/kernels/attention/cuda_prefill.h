@@ -20,7 +20,10 @@ struct PrefillParams {
   const void* pages = nullptr;
   const std::int32_t* block_tables;  ///< (rows, max_blocks)
   const PrefillItem* items;
-  const float* sinks = nullptr;              ///< (heads), or null
+  const float* sinks = nullptr;  ///< (heads), or null
+  /// (tokens), or null: number of the last key that a token sees, which never falls within a row and is in the pages;
+  /// null: its own. For spans whose tokens see each other (SPEC 4.4). Windows begin where they do without.
+  const std::int32_t* last_keys = nullptr;
   std::int64_t query_stride, output_stride;  ///< elements
   std::int64_t block_stride;                 ///< bytes
   std::int64_t max_blocks;
