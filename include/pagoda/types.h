@@ -67,6 +67,33 @@ enum class ErrorCode : std::uint16_t {
   kGgufTensorOffset,
   kGgufTensorRange,
   kGgufTensorOverlap,
+  // JSON of a checkpoint: configurations, the index of shards, the header of a safetensors file.
+  kJsonSyntax,
+  kJsonEncoding,  ///< no valid UTF-8
+  kJsonDepth,
+  kJsonKeyDuplicate,
+  kJsonLimit,               ///< larger than any real file of its kind
+  kSafetensorsTruncated,    ///< shorter than the length of a header
+  kSafetensorsHeaderLimit,  ///< the header claims more than 100 MB
+  kSafetensorsHeaderLength,
+  kSafetensorsHeaderStart,
+  kSafetensorsHeaderPadding,
+  kSafetensorsMetadata,
+  kSafetensorsTensorCount,
+  kSafetensorsTensorName,
+  kSafetensorsTensorField,
+  kSafetensorsTensorType,
+  kSafetensorsTensorShape,
+  kSafetensorsTensorSize,    ///< shape, type and bytes contradict each other, or their product overflows
+  kSafetensorsTensorOffset,  ///< no pair of offsets
+  kSafetensorsTensorRange,
+  kSafetensorsTensorOverlap,
+  kSafetensorsGap,  ///< bytes of the file belong to no tensor
+  kShardIndex,
+  kShardName,  ///< no plain file name, or a link out of the directory
+  kShardMissing,
+  kShardTensorMissing,   ///< the index places a tensor in a file that has none of that name
+  kShardTensorUnlisted,  ///< a file holds a tensor that the index does not name, or places elsewhere
   kConfigMissing,
   kConfigType,
   kConfigRange,

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "io/gguf.h"
+#include "io/model_folder.h"
 
 namespace pagoda::io {
 namespace {
@@ -14,58 +15,47 @@ namespace {
 namespace fs = std::filesystem;
 
 Error not_a_model(const std::string& path, std::string_view what) {
-  return fail(ErrorCode::kNotAModel, "{}: {}; a model is a GGUF file", path, what);
-}
-
-Error refuse_directory(const std::string& path) {
-  std::error_code error;
-  std::uint64_t gguf_files = 0;
-  bool safetensors = false;
-  bool config = false;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    gguf_files += at->path().extension() == ".gguf" ? 1 : 0;
-    safetensors |= at->path().extension() == ".safetensors";
-    config |= at->path().filename() == "config.json";
-  }
-  if (error) return fail(ErrorCode::kFileUnreadable, "{}: cannot be listed: {}", path, error.message());
-  if (gguf_files > 0)
-    return not_a_model(path, pagoda::format("is a directory with {} GGUF files: name one", gguf_files));
-  if (config && safetensors) return not_a_model(path, "is a Hugging Face checkpoint, which is not read yet");
-  if (config) return not_a_model(path, "is a directory with a config.json but no weights");
-  if (safetensors) return not_a_model(path, "is a directory with safetensors but no config.json");
-  return not_a_model(path, "is a directory without a model");
+  return fail(ErrorCode::kNotAModel, "{}: {}; a model is a GGUF file or a Hugging Face directory", path, what);
 }
 
 // What a file that does not begin as GGUF seems to be, if that can be told.
 std::optional<std::string> other_kind(std::string_view head) {
   if (head.starts_with("GGUF") || head.starts_with("FUGG")) return std::nullopt;
   if (head.starts_with("PK\x03\x04")) return "is a zip archive (as of PyTorch)";
-  if (head.size() > 8 && head[8] == '{' && head[7] == 0) return "is a safetensors file, which is not read alone";
+  if (head.size() > 8 && head[8] == '{' && head[7] == 0)
+    return "is a safetensors file, which is read with its directory";
   const auto binary = [](char c) { return static_cast<std::uint8_t>(c) < 0x20 && !std::isspace(c); };
   if (std::ranges::any_of(head, binary)) return std::nullopt;
   return "is a text file";
 }
 
-Status require_regular_file(const std::string& path) {
+Result<bool> is_folder(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
     return fail(ErrorCode::kFileNotFound, "{}: there is no such file or directory", path);
   }
   if (error) return fail(ErrorCode::kFileUnreadable, "{}: cannot be examined: {}", path, error.message());
-  if (fs::is_directory(status)) return refuse_directory(path);
-  if (!fs::is_regular_file(status)) return not_a_model(path, "is neither a file nor a directory");
-  return Ok{};
+  if (!fs::is_directory(status) && !fs::is_regular_file(status))
+    return not_a_model(path, "is neither a file nor a directory");
+  return fs::is_directory(status);
 }
 
 }  // namespace
 
 ModelFile::ModelFile(std::string container, RawConfig config, TensorCatalog tensors,
-                     std::vector<std::unique_ptr<ByteSource>> files)
+                     std::vector<std::unique_ptr<ByteSource>> files, std::string folder)
     : container_(std::move(container)),
       config_(std::move(config)),
       tensors_(std::move(tensors)),
-      files_(std::move(files)) {}
+      files_(std::move(files)),
+      folder_(std::move(folder)) {}
+
+std::uint64_t ModelFile::file_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& file : files_) bytes += file->size();
+  return bytes;
+}
 
 Status ModelFile::read_rows(const TensorEntry& entry, std::int64_t first_row, std::int64_t num_rows,
                             std::span<std::byte> into) const {
@@ -94,7 +84,7 @@ Result<ModelFile> open_gguf(std::unique_ptr<ByteSource> source) {
 }
 
 Result<ModelFile> open_model(const std::string& path) {
-  PAGODA_TRY(require_regular_file(path));
+  if (PAGODA_TRY(is_folder(path))) return open_model_folder(path);
   auto source = std::make_unique<FileSource>(PAGODA_TRY(File::open(path)));
   if (source->size() == 0) return fail(ErrorCode::kFileEmpty, "{}: the file is empty", path);
   std::array<char, 256> head{};

@@ -18,13 +18,18 @@ namespace pagoda::io {
 /// Tensor bytes are read from the file when asked for; nothing is mapped or kept.
 class ModelFile {
  public:
-  /// `files[entry.file_index]` holds the bytes of `entry`.
+  /// `files[entry.file_index]` holds the bytes of `entry`. `folder`: where the model's other files lie, for one that is
+  /// a directory.
   ModelFile(std::string container, RawConfig config, TensorCatalog tensors,
-            std::vector<std::unique_ptr<ByteSource>> files);
+            std::vector<std::unique_ptr<ByteSource>> files, std::string folder = {});
 
-  const std::string& path() const { return config_.source(); }
+  const std::string& path() const { return folder_.empty() ? config_.source() : folder_; }
+  /// Of a directory (tokenizer.json and the like are in it); empty for a single file.
+  const std::string& folder() const { return folder_; }
   /// The kind of file, for people: "GGUF version 3".
   const std::string& container() const { return container_; }
+  /// Of all files with tensors.
+  std::uint64_t file_bytes() const;
   const RawConfig& config() const { return config_; }
   const TensorCatalog& tensors() const { return tensors_; }
 
@@ -41,11 +46,13 @@ class ModelFile {
   RawConfig config_;
   TensorCatalog tensors_;
   std::vector<std::unique_ptr<ByteSource>> files_;
+  std::string folder_;
 };
 
-/// Opens the model at `path`, a GGUF file. Everything else (a missing path, an empty file, a text file, a directory,
-/// a checkpoint of another kind) is refused with one sentence that says what is there: kFileNotFound, kFileEmpty,
-/// kFileUnreadable, kNotAModel, or one of the kGguf codes.
+/// Opens the model at `path`: a GGUF file, or a directory as Hugging Face's libraries write them (model_folder.h).
+/// Everything else (a missing path, an empty file, a text file, a checkpoint of another kind) is refused with one
+/// sentence that says what is there: kFileNotFound, kFileEmpty, kFileUnreadable, kNotAModel, or one of the kGguf,
+/// kJson, kSafetensors and kShard codes.
 Result<ModelFile> open_model(const std::string& path);
 
 /// The same for bytes in memory (tests).

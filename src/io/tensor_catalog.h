@@ -14,7 +14,7 @@ namespace pagoda::io {
 struct TensorEntry {
   std::string name;
   const quant::Format* format = nullptr;
-  std::vector<std::int64_t> shape;  ///< row-major, 1 to 4 dimensions: the last one is contiguous. Each ≥ 0
+  std::vector<std::int64_t> shape;  ///< row-major, up to 8 dimensions: the last one is contiguous. Each ≥ 0
   std::int32_t file_index = 0;      ///< which of the model's files
   std::uint64_t offset = 0;         ///< of the first byte, in that file
   std::uint64_t bytes = 0;

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern "C" int fuzz_gguf(const std::uint8_t* data, std::size_t size);
 
 TEST(GgufCorpus, Replays) {
   int replayed = 0;
@@ -14,7 +14,7 @@ TEST(GgufCorpus, Replays) {
     std::ifstream file(entry.path(), std::ios::binary);
     const std::string bytes(std::istreambuf_iterator<char>(file), {});
     SCOPED_TRACE(entry.path().filename().string());
-    EXPECT_EQ(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()), 0);
+    EXPECT_EQ(fuzz_gguf(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()), 0);
     ++replayed;
   }
   EXPECT_GT(replayed, 20);

@@ -67,34 +67,41 @@ TEST_F(OpenModel, NothingThere) {
 
 TEST_F(OpenModel, OtherFiles) {
   expect_refused(file("empty", ""), ErrorCode::kFileEmpty, "the file is empty");
-  expect_refused(file("text", "# Read me\n"), ErrorCode::kNotAModel, "is a text file; a model is a GGUF file");
-  expect_refused(file("config.json", "{\"a\": 1}"), ErrorCode::kNotAModel, "is a text file; a model is a GGUF file");
-  expect_refused(file("a.safetensors", std::string("\x08\0\0\0\0\0\0\0{}      ", 16)), ErrorCode::kNotAModel,
-                 "is a safetensors file, which is not read alone; a model is a GGUF file");
+  expect_refused(file("text", "# Read me\n"), ErrorCode::kNotAModel,
+                 "is a text file; a model is a GGUF file or a Hugging Face directory");
+  expect_refused(file("config.json", "{\"a\": 1}"), ErrorCode::kNotAModel,
+                 "is a text file; a model is a GGUF file or a Hugging Face directory");
+  expect_refused(
+      file("a.safetensors", std::string("\x08\0\0\0\0\0\0\0{}      ", 16)), ErrorCode::kNotAModel,
+      "is a safetensors file, which is read with its directory; a model is a GGUF file or a Hugging Face directory");
   expect_refused(file("a.pt", "PK\x03\x04 and more"), ErrorCode::kNotAModel,
-                 "is a zip archive (as of PyTorch); a model is a GGUF file");
+                 "is a zip archive (as of PyTorch); a model is a GGUF file or a Hugging Face directory");
   expect_refused(file("binary", std::string("\x7f"
                                             "ELF\2\1\1\0",
                                             8)),
                  ErrorCode::kGgufMagic, "the header at offset 4: it begins with '\\x7fELF', not with 'GGUF'");
-  expect_refused(file("short", "GGU"), ErrorCode::kNotAModel, "is a text file; a model is a GGUF file");
+  expect_refused(file("short", "GGU"), ErrorCode::kNotAModel,
+                 "is a text file; a model is a GGUF file or a Hugging Face directory");
   expect_refused(file("magic", "GGUF"), ErrorCode::kGgufTruncated,
                  "the header at offset 4: 4 bytes are needed, but only 0 are left in the file");
-  expect_refused("/dev/null", ErrorCode::kNotAModel, "is neither a file nor a directory; a model is a GGUF file");
+  expect_refused("/dev/null", ErrorCode::kNotAModel,
+                 "is neither a file nor a directory; a model is a GGUF file or a Hugging Face directory");
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
-  expect_refused(path("pipe"), ErrorCode::kNotAModel, "is neither a file nor a directory; a model is a GGUF file");
+  expect_refused(path("pipe"), ErrorCode::kNotAModel,
+                 "is neither a file nor a directory; a model is a GGUF file or a Hugging Face directory");
 }
 
 TEST_F(OpenModel, Directories) {
   const auto refused = [this](const std::string& name, const std::string& what) {
-    expect_refused(path(name), ErrorCode::kNotAModel, what + "; a model is a GGUF file");
+    expect_refused(path(name), ErrorCode::kNotAModel, what + "; a model is a GGUF file or a Hugging Face directory");
   };
   fs::create_directories(path("bare"));
   refused("bare", "is a directory without a model");
   file("hf/config.json", "{}");
   refused("hf", "is a directory with a config.json but no weights");
   file("hf/model-00001-of-00002.safetensors", "x");
-  refused("hf", "is a Hugging Face checkpoint, which is not read yet");
+  refused("hf",
+          "is a directory with 1 safetensors files, but neither model.safetensors nor model.safetensors.index.json");
   file("weights/model.safetensors", "x");
   refused("weights", "is a directory with safetensors but no config.json");
   file("many/a.gguf", "GGUF");
