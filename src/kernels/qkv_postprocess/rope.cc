@@ -65,6 +65,7 @@ std::vector<double> rope_inverse_frequencies(const RopeSpec& spec) {
       frequency = frequency / spec.factor * interpolated + frequency * (1 - interpolated);
     }
     const auto index = static_cast<std::size_t>(pair);
+    if (spec.kind == RopeKind::kLongrope) frequency /= spec.pair_factors[index];
     if (!spec.frequency_divisors.empty()) frequency /= spec.frequency_divisors[index];
     frequencies[index] = frequency;
   }
@@ -72,7 +73,7 @@ std::vector<double> rope_inverse_frequencies(const RopeSpec& spec) {
 }
 
 double rope_attention_factor(const RopeSpec& spec) {
-  if (spec.kind != RopeKind::kYarn) return 1;
+  if (spec.kind != RopeKind::kYarn && spec.kind != RopeKind::kLongrope) return 1;
   if (spec.attention_factor != 0) return spec.attention_factor;
   if (spec.mscale != 0 && spec.mscale_all_dim != 0) {
     return yarn_magnitude(spec.factor, spec.mscale) / yarn_magnitude(spec.factor, spec.mscale_all_dim);
@@ -84,6 +85,8 @@ RopeTable::RopeTable(const RopeSpec& spec, std::int64_t max_positions)
     : spec_(spec), pairs_(spec.num_pairs()), max_positions_(max_positions) {
   PAGODA_CHECK(spec.rotary_dim % 2 == 0 && spec.rotary_dim <= spec.head_dim && max_positions >= 0,
                "rotary_dim {}, head_dim {}, positions {}", spec.rotary_dim, spec.head_dim, max_positions);
+  PAGODA_CHECK(spec.kind != RopeKind::kLongrope || std::ssize(spec.pair_factors) == pairs_, "{} factors for {} pairs",
+               spec.pair_factors.size(), pairs_);
   PAGODA_CHECK(spec.frequency_divisors.empty() || std::ssize(spec.frequency_divisors) == pairs_,
                "{} divisors for {} pairs", spec.frequency_divisors.size(), pairs_);
   const std::vector<double> frequencies = rope_inverse_frequencies(spec);

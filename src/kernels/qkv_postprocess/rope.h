@@ -17,6 +17,7 @@ enum class RopeKind : std::uint8_t {
   kLlama3,        ///< long wavelengths divided by `factor`, short ones kept, a ramp between
   kYarn,          ///< interpolation and extrapolation mixed by wavelength, and an attention factor
   kProportional,  ///< pairs span the whole head, base head_dim; only the first rotary_dim / 2 pairs rotate
+  kLongrope,      ///< the default's, each pair divided by its own factor, and an attention factor
 };
 
 enum class RopePairing : std::uint8_t {
@@ -37,9 +38,10 @@ struct RopeSpec {
   double beta_fast = 32;        ///< of kYarn, as all below
   double beta_slow = 1;
   bool truncate = true;         ///< round the ramp's ends outwards to whole pairs
-  double attention_factor = 0;  ///< 0: derived from factor, mscale and mscale_all_dim
+  double attention_factor = 0;  ///< 0: derived from factor, mscale and mscale_all_dim; kLongrope always has it
   double mscale = 0;            ///< 0: not given
   double mscale_all_dim = 0;
+  std::vector<double> pair_factors = {};        ///< of kLongrope: one a pair
   std::vector<double> frequency_divisors = {};  ///< one a pair, applied last (GGUF's rope_freqs); empty: none
 
   bool operator==(const RopeSpec&) const = default;
