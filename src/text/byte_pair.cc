@@ -1,9 +1,9 @@
 #include "text/byte_pair.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/result.h"
-#include "text/canonical.h"
 #include "text/metaspace.h"
 #include "text/utf8.h"
 
@@ -69,52 +69,111 @@ Result<MergeTable> MergeTable::create(const std::vector<std::string>& merges, co
   return table;
 }
 
-ByteLevelEncoder::ByteLevelEncoder(const Vocabulary& vocabulary, MergeTable merges, PreTokenizer pre_tokenizer,
-                                   const PreTokenizerRules& rules)
-    : vocabulary_(&vocabulary),
-      merges_(std::move(merges)),
-      pre_tokenizer_(std::move(pre_tokenizer)),
-      normal_form_c_(rules.normal_form_c),
-      ignore_merges_(rules.ignore_merges) {}
-
-Result<std::unique_ptr<const FragmentEncoder>> ByteLevelEncoder::create(const Vocabulary& vocabulary,
-                                                                        const std::vector<std::string>& merges,
-                                                                        const PreTokenizerRules& rules) {
-  MergeTable table = PAGODA_TRY(MergeTable::create(merges, vocabulary));
-  PreTokenizer pre_tokenizer = PAGODA_TRY(PreTokenizer::create(rules));
-  return std::unique_ptr<const FragmentEncoder>(
-      new ByteLevelEncoder(vocabulary, std::move(table), std::move(pre_tokenizer), rules));
-}
-
-Status ByteLevelEncoder::encode(std::string_view text, MergeWorkspace& work, std::vector<std::int32_t>& out) const {
-  std::string composed;
-  if (normal_form_c_) {
-    composed = compose_canonical(text);
-    text = composed;
-  }
-  const auto pieces = PAGODA_TRY(pre_tokenizer_.split(text));
-  for (const std::string_view piece : pieces) PAGODA_TRY(encode_piece(piece, work, out));
-  return Ok{};
-}
-
-Status ByteLevelEncoder::encode_piece(std::string_view piece, MergeWorkspace& work,
-                                      std::vector<std::int32_t>& out) const {
-  if (ignore_merges_) {
-    std::string written;
-    for (const char c : piece) written += byte_level_character(static_cast<unsigned char>(c));
-    if (const auto id = vocabulary_->find_plain(written); id.has_value()) {
-      out.push_back(*id);
-      return Ok{};
+Result<MergeTable> MergeTable::create(const StringPool& parts, std::string_view prefix, const Vocabulary& vocabulary) {
+  MergeTable table(static_cast<std::size_t>(parts.size()) / 2);
+  std::string joined;
+  std::int32_t last = -1;
+  for (std::int32_t i = 0; i + 1 < parts.size(); i += 2) {
+    const std::string_view left = parts[i];
+    const std::string_view right = parts[i + 1];
+    const auto left_id = vocabulary.index->find(left);
+    const auto right_id = vocabulary.index->find(right);
+    if (!left_id.has_value() || !right_id.has_value()) {
+      return fail(ErrorCode::kTokenizerInvalid, "merge {} joins \"{}\" and \"{}\"; one of them is no token", i / 2,
+                  left, right);
     }
+    joined.assign(left).append(right.starts_with(prefix) ? right.substr(prefix.size()) : right);
+    const auto both = find_near(vocabulary, last, joined);
+    if (!both.has_value()) {
+      return fail(ErrorCode::kTokenizerInvalid, "merge {} joins \"{}\" and \"{}\"; what they make is no token", i / 2,
+                  left, right);
+    }
+    last = *both;
+    if (vocabulary.is_control(*both)) continue;  // a mark must never come out of text
+    table.map_.assign(key(*left_id, *right_id), {static_cast<std::uint32_t>(i / 2), *both});
   }
-  work.symbols.clear();
+  return table;
+}
+
+BytePairEncoder::BytePairEncoder(const Vocabulary& vocabulary, MergeTable merges, BytePairRules rules)
+    : vocabulary_(&vocabulary), merges_(std::move(merges)), rules_(std::move(rules)) {}
+
+/// Unknown tokens on their way into the symbols: they wait until something known follows.
+struct BytePairEncoder::Unknown {
+  const BytePairRules& rules;
+  bool waits = false;
+
+  void flush(std::vector<Symbol>& symbols) {
+    if (waits) symbols.push_back({.id = *rules.unknown, .length = 1});
+    waits = false;
+  }
+  void meet(std::vector<Symbol>& symbols) {
+    if (!rules.unknown.has_value()) return;
+    if (!rules.fuse_unknown) flush(symbols);
+    waits = true;
+  }
+};
+
+bool BytePairEncoder::encode_whole(std::string_view piece, MergeWorkspace& work, std::vector<std::int32_t>& out) const {
+  if (rules_.byte_level) {
+    work.buffer.clear();
+    for (const char c : piece) work.buffer += byte_level_character(static_cast<unsigned char>(c));
+    piece = work.buffer;
+  }
+  const auto id = vocabulary_->find_plain(piece);
+  if (id.has_value()) out.push_back(*id);
+  return id.has_value();
+}
+
+void BytePairEncoder::add_bytes(std::string_view piece, MergeWorkspace& work) const {
+  Unknown unknown{rules_};
   for (const char c : piece) {
     const std::int32_t id = vocabulary_->byte_ids[static_cast<unsigned char>(c)];
     if (id >= 0) {
+      unknown.flush(work.symbols);
       work.symbols.push_back({.id = id, .length = 1});
-    } else if (const auto unknown = vocabulary_->unknown_for_text(); unknown.has_value()) {
-      work.symbols.push_back({.id = *unknown, .length = 1});
-    }  // else the byte is left out, as the vocabularies' own library does: some lack a few control characters
+    } else {  // left out without an unknown token, as the vocabularies' own library does: some lack a few characters
+      unknown.meet(work.symbols);
+    }
+  }
+  unknown.flush(work.symbols);
+}
+
+bool BytePairEncoder::add_fallback(std::string_view character, MergeWorkspace& work) const {
+  const auto id_of = [&](char c) { return vocabulary_->byte_ids[static_cast<unsigned char>(c)]; };
+  if (!std::ranges::all_of(character, [&](char c) { return id_of(c) >= 0; })) return false;
+  for (const char c : character) work.symbols.push_back({.id = id_of(c), .length = 1});
+  return true;
+}
+
+void BytePairEncoder::add_characters(std::string_view piece, MergeWorkspace& work) const {
+  Unknown unknown{rules_};
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::size_t length = read_utf8(piece.substr(at)).length;
+    std::string_view character = piece.substr(at, length);
+    if (!rules_.prefix.empty() || !rules_.suffix.empty()) {
+      work.buffer.assign(at > 0 ? rules_.prefix : "").append(character);
+      if (at + length == piece.size()) work.buffer += rules_.suffix;
+      character = work.buffer;
+    }
+    at += length;
+    if (const auto id = vocabulary_->find_plain(character); id.has_value()) {
+      unknown.flush(work.symbols);
+      work.symbols.push_back({.id = *id, .length = 1});
+    } else if (!rules_.byte_fallback || !add_fallback(character, work)) {
+      unknown.meet(work.symbols);
+    }
+  }
+  unknown.flush(work.symbols);
+}
+
+Status BytePairEncoder::encode(std::string_view piece, MergeWorkspace& work, std::vector<std::int32_t>& out) const {
+  if (rules_.ignore_merges && encode_whole(piece, work, out)) return Ok{};
+  work.symbols.clear();
+  if (rules_.byte_level) {
+    add_bytes(piece, work);
+  } else {
+    add_characters(piece, work);
   }
   link(work.symbols);
   merge_all(work, [&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "text/flat_map.h"
 #include "text/fragment_encoder.h"
-#include "text/pre_tokenizer.h"
 
 namespace pagoda::text {
 
@@ -17,6 +17,9 @@ class MergeTable {
  public:
   /// Each of `merges` is "left right"; both and what they make must be tokens.
   static Result<MergeTable> create(const std::vector<std::string>& merges, const Vocabulary& vocabulary);
+  /// The same for a list of left, right, left, right ...; what a pair makes lacks the `prefix` of the right one. Of
+  /// equal pairs the last one counts. A list without pairs merges nothing.
+  static Result<MergeTable> create(const StringPool& parts, std::string_view prefix, const Vocabulary& vocabulary);
 
   Merge find(std::int32_t left, std::int32_t right) const {
     const Merge* merge = map_.find(key(left, right));
@@ -32,25 +35,34 @@ class MergeTable {
   FlatMap<Merge> map_;
 };
 
-/// GPT-2's form: pieces cut by a pre-tokenizer, merged from bytes. The vocabulary must outlive it.
-class ByteLevelEncoder : public FragmentEncoder {
- public:
-  static Result<std::unique_ptr<const FragmentEncoder>> create(const Vocabulary& vocabulary,
-                                                               const std::vector<std::string>& merges,
-                                                               const PreTokenizerRules& rules);
+/// What byte pair encoding does besides merging.
+struct BytePairRules {
+  bool byte_level = true;      ///< a piece is its bytes, else its characters
+  bool ignore_merges = false;  ///< a whole piece that is a token is that token, whatever merging would make of it
+  bool byte_fallback = false;  ///< a character that is no token is its bytes' tokens
+  bool fuse_unknown = false;   ///< a run of what no token covers is one unknown token
+  std::optional<std::int32_t> unknown;  ///< none: what no token covers is left out
+  std::string prefix = {};              ///< of the characters that do not begin a piece
+  std::string suffix = {};              ///< of the last character of a piece
+};
 
-  Status encode(std::string_view text, MergeWorkspace& work, std::vector<std::int32_t>& out) const override;
+/// Pieces cut by a pre-tokenizer, merged from bytes or characters. The vocabulary must outlive it.
+class BytePairEncoder : public FragmentEncoder {
+ public:
+  BytePairEncoder(const Vocabulary& vocabulary, MergeTable merges, BytePairRules rules);
+
+  Status encode(std::string_view piece, MergeWorkspace& work, std::vector<std::int32_t>& out) const override;
 
  private:
-  ByteLevelEncoder(const Vocabulary& vocabulary, MergeTable merges, PreTokenizer pre_tokenizer,
-                   const PreTokenizerRules& rules);
-  Status encode_piece(std::string_view piece, MergeWorkspace& work, std::vector<std::int32_t>& out) const;
+  struct Unknown;
+  bool encode_whole(std::string_view piece, MergeWorkspace& work, std::vector<std::int32_t>& out) const;
+  void add_bytes(std::string_view piece, MergeWorkspace& work) const;
+  void add_characters(std::string_view piece, MergeWorkspace& work) const;
+  bool add_fallback(std::string_view character, MergeWorkspace& work) const;
 
   const Vocabulary* vocabulary_;
   MergeTable merges_;
-  PreTokenizer pre_tokenizer_;
-  bool normal_form_c_;
-  bool ignore_merges_;
+  BytePairRules rules_;
 };
 
 /// Gemma 4's form: spaces become "▁", the text is one piece, merged from characters; what is no token falls to bytes.

@@ -36,6 +36,11 @@ class FlatMap {
     return true;
   }
 
+  /// Adds the pair, or gives the key that is there already a new value.
+  void assign(std::uint64_t key, const Value& value) {
+    if (!insert(key, value)) slots_[find_slot(key)].value = value;
+  }
+
   /// The value, or null.
   const Value* find(std::uint64_t key) const {
     const Slot& slot = slots_[find_slot(key)];

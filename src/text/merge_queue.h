@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace pagoda::text {
@@ -30,6 +31,7 @@ struct Merge {
 struct MergeWorkspace {
   std::vector<Symbol> symbols;
   std::vector<std::uint64_t> queue;  ///< a heap of (rank, symbol); entries whose pair has changed are skipped
+  std::string buffer;                ///< for texts to look up
 };
 
 /// Joins the symbols, linked in order, until no pair makes anything. `rule(left, right)` returns a Merge.

@@ -1,166 +1,194 @@
 #include "text/pre_tokenizer.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
-#include <memory>
+#include <utility>
 
 #include "base/result.h"
-#include "text/unicode_tables.h"
 #include "text/utf8.h"
+#include "text/vocabulary.h"
 
 namespace pagoda::text {
 namespace {
 
-// White_Space of Unicode 15. PCRE2's own \s also takes U+180E, which has not been a space since Unicode 6.3.
-constexpr std::string_view kSpaceRanges =
-    R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
+using Kind = Cut::Kind;
+using Piece = PieceWorkspace::Piece;
 
-/// Writes out what stands after a backslash as ranges: `s`, `S`, and `p{…}` with the characters that PCRE2 does not
-/// know.
-std::string expand_class(std::string_view name, bool in_brackets) {
-  if (name == "s" || name == "S") {
-    if (in_brackets) return std::string(kSpaceRanges);
-    return (name == "s" ? "[" : "[^") + std::string(kSpaceRanges) + "]";
-  }
-  std::string out = "\\" + std::string(name);
-  if (!name.starts_with("p{")) return out;
-  const std::string_view added = added_in_unicode_15(name.substr(2, name.size() - 3));
-  if (added.empty()) return out;
-  out += added;
-  return in_brackets ? out : "[" + out + "]";
+/// Adds the part [begin, end) of a piece unless it is empty.
+void add_part(std::vector<Piece>& out, const Piece& piece, std::size_t begin, std::size_t end) {
+  if (begin >= end) return;
+  out.push_back({.text = piece.text.substr(begin, end - begin),
+                 .continues = piece.continues && begin == 0,
+                 .first = piece.first && begin == 0});
 }
-
-/// A pattern with its classes as Unicode 15 has them.
-std::string expand_classes(std::string_view pattern) {
-  std::string out;
-  bool in_brackets = false;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] == '\\') {
-      const bool named = pattern.substr(i + 1).starts_with("p{");
-      const std::size_t length = named ? pattern.find('}', i) - i : 1;
-      out += expand_class(pattern.substr(i + 1, length), in_brackets);
-      i += length;
-      continue;
-    }
-    if (pattern[i] == '[') in_brackets = true;
-    if (pattern[i] == ']') in_brackets = false;
-    out += pattern[i];
-  }
-  return out;
-}
-
-struct CodeDeleter {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
-struct MatchDeleter {
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-};
-struct ContextDeleter {
-  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-};
-
-// What one match may cost: far above anything our patterns need, since a run is matched without going back over it.
-constexpr std::uint32_t kMatchLimit = 50'000'000;
-constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
-
-using Pieces = std::vector<std::string_view>;
-
-/// Adds text[begin, end) unless it is empty.
-void add_piece(Pieces& out, std::string_view text, std::size_t begin, std::size_t end) {
-  if (begin < end) out.push_back(text.substr(begin, end - begin));
-}
-
-bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Byte-level text writes each byte as a character, and these as digits: 0-9 and, of bytes inside characters, those
 /// that become ² ³ ¹ ¼ ½ ¾. A vocabulary that splits digits after byte mapping splits these too.
 bool is_byte_digit(char c) {
   constexpr std::string_view kOthers = "\xB2\xB3\xB9\xBC\xBD\xBE";
-  return is_ascii_digit(c) || kOthers.find(c) != std::string_view::npos;
+  return (c >= '0' && c <= '9') || kOthers.find(c) != std::string_view::npos;
 }
 
-void cut_byte_digits(std::string_view text, Pieces& out) {
+void cut_byte_digits(const Piece& piece, std::vector<Piece>& out) {
+  const std::string_view text = piece.text;
   std::size_t begin = 0;
   for (std::size_t i = 1; i <= text.size(); ++i) {
     if (i < text.size() && is_byte_digit(text[i]) == is_byte_digit(text[i - 1])) continue;
-    add_piece(out, text, begin, i);
+    add_part(out, piece, begin, i);
     begin = i;
   }
 }
 
-/// Cuts a run of digits into threes from the right.
-void cut_digit_run(std::string_view digits, Pieces& out) {
-  std::size_t left = 0;
-  for (std::size_t i = 0; i < digits.size(); i += read_utf8(digits.substr(i)).length) ++left;
-  while (left > 0) {
-    const std::size_t count = left % 3 == 0 ? 3 : left % 3;
-    std::size_t end = 0;
-    for (std::size_t i = 0; i < count; ++i) end += read_utf8(digits.substr(end)).length;
-    out.push_back(digits.substr(0, end));
-    digits.remove_prefix(end);
+std::size_t characters_end(std::string_view text, std::size_t begin, std::int64_t count) {
+  while (begin < text.size() && count-- > 0) begin += read_utf8(text.substr(begin)).length;
+  return begin;
+}
+
+void cut_fixed_length(const Piece& piece, std::int64_t length, std::vector<Piece>& out) {
+  for (std::size_t begin = 0; begin < piece.text.size();) {
+    const std::size_t end = characters_end(piece.text, begin, length);
+    add_part(out, piece, begin, end);
+    begin = end;
+  }
+}
+
+/// Cuts the run of digits [begin, end) into threes from the right.
+void cut_digit_run(const Piece& piece, ByteRange run, std::vector<Piece>& out) {
+  std::int64_t left = 0;
+  for (std::size_t i = run.begin; i < run.end; i += read_utf8(piece.text.substr(i)).length) ++left;
+  for (std::size_t begin = run.begin; begin < run.end;) {
+    const std::int64_t count = left % 3 == 0 ? 3 : left % 3;
+    const std::size_t end = characters_end(piece.text, begin, count);
+    add_part(out, piece, begin, end);
+    begin = end;
     left -= count;
   }
+}
+
+/// A part of a piece: found by the pattern, or what lies between.
+struct Part {
+  std::size_t begin;
+  std::size_t end;
+  bool found;
+};
+
+std::vector<Part> parts_of(const Piece& piece, const std::vector<ByteRange>& matches, bool invert) {
+  std::vector<Part> parts;
+  std::size_t done = 0;
+  for (const ByteRange& match : matches) {
+    if (done < match.begin) parts.push_back({done, match.begin, invert});
+    parts.push_back({match.begin, match.end, !invert});
+    done = match.end;
+  }
+  if (done < piece.text.size()) parts.push_back({done, piece.text.size(), invert});
+  return parts;
+}
+
+/// Joins found parts with the piece before; with `runs` also the parts of a run of one kind with each other.
+void merge_backward(const Piece& piece, const std::vector<Part>& parts, bool runs, std::vector<Piece>& out) {
+  std::vector<ByteRange> ranges;
+  bool previous = false;
+  for (const Part& part : parts) {
+    const bool joins = runs ? part.found == previous : part.found && !previous;
+    previous = part.found;
+    if (joins && !ranges.empty()) {
+      ranges.back().end = part.end;
+    } else {
+      ranges.push_back({part.begin, part.end});
+    }
+  }
+  for (const ByteRange& range : ranges) add_part(out, piece, range.begin, range.end);
+}
+
+void merge_forward(const Piece& piece, const std::vector<Part>& parts, std::vector<Piece>& out) {
+  std::vector<ByteRange> ranges;
+  bool previous = false;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    const bool joins = part->found && !previous;
+    previous = part->found;
+    if (joins && !ranges.empty()) {
+      ranges.back().begin = part->begin;
+    } else {
+      ranges.push_back({part->begin, part->end});
+    }
+  }
+  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) add_part(out, piece, range->begin, range->end);
 }
 
 }  // namespace
 
 /// One compiled cut.
 struct PreTokenizer::Step {
-  Cut::Kind kind = Cut::Kind::kPattern;
-  std::unique_ptr<pcre2_code, CodeDeleter> code;
+  Cut cut;
+  std::vector<Pattern> pattern;  ///< one, if the kind has a pattern
 
-  Status apply_pattern(pcre2_match_context* context, std::string_view text, Pieces& out) const;
+  Status apply(const Piece& piece, PieceWorkspace& work) const;
+  void apply_matches(const Piece& piece, PieceWorkspace& work) const;
+  void mark_spaces(const Piece& piece, PieceWorkspace& work) const;
 };
 
-namespace {
-
-Result<std::unique_ptr<pcre2_code, CodeDeleter>> compile(std::string_view pattern) {
-  const std::string expanded = expand_classes(pattern);
-  int error = 0;
-  PCRE2_SIZE at = 0;
-  pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expanded.data()), expanded.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NO_AUTO_CAPTURE | PCRE2_DOLLAR_ENDONLY, &error, &at, nullptr);
-  if (code == nullptr) {
-    return fail(ErrorCode::kInternal, "the pre-tokenizer pattern \"{}\" does not compile: error {} at {}", pattern,
-                error, at);
+void PreTokenizer::Step::apply_matches(const Piece& piece, PieceWorkspace& work) const {
+  std::vector<Piece>& out = work.next;
+  if (cut.behavior == SplitBehavior::kMergedWithNext) {
+    return merge_forward(piece, parts_of(piece, work.matches, cut.invert), out);
   }
-  // Without executable memory this fails, and matching is done without it.
-  (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
-  return std::unique_ptr<pcre2_code, CodeDeleter>(code);
+  if (cut.behavior == SplitBehavior::kMergedWithPrevious || cut.behavior == SplitBehavior::kContiguous) {
+    const bool runs = cut.behavior == SplitBehavior::kContiguous;
+    return merge_backward(piece, parts_of(piece, work.matches, cut.invert), runs, out);
+  }
+  const bool removed = cut.behavior == SplitBehavior::kRemoved;
+  std::size_t done = 0;
+  for (const ByteRange& match : work.matches) {
+    if (!removed || !cut.invert) add_part(out, piece, done, match.begin);
+    if (cut.kind == Kind::kDigitGroups || cut.kind == Kind::kDigitGroupsWord) {
+      cut_digit_run(piece, match, out);
+    } else if (!removed || cut.invert) {
+      add_part(out, piece, match.begin, match.end);
+    }
+    done = match.end;
+  }
+  if (!removed || !cut.invert) add_part(out, piece, done, piece.text.size());
 }
 
-}  // namespace
-
-Status PreTokenizer::Step::apply_pattern(pcre2_match_context* context, std::string_view text, Pieces& out) const {
-  const std::unique_ptr<pcre2_match_data, MatchDeleter> data(pcre2_match_data_create(1, nullptr));
-  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  std::size_t done = 0;
-  std::size_t from = 0;
-  while (from < text.size()) {
-    int found = pcre2_match(code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK, data.get(), context);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
-      found =
-          pcre2_match(code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), context);
-    }
-    if (found == PCRE2_ERROR_NOMATCH) break;
-    if (found < 0) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "the text cannot be cut into words: matching fails with error {} at byte {}", found, from);
-    }
-    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data.get());
-    add_piece(out, text, done, bounds[0]);
-    if (kind == Cut::Kind::kPattern) {
-      add_piece(out, text, bounds[0], bounds[1]);
-    } else {
-      cut_digit_run(text.substr(bounds[0], bounds[1] - bounds[0]), out);
-    }
-    done = bounds[1];
-    from = bounds[1] > bounds[0] ? bounds[1] : bounds[1] + read_utf8(text.substr(bounds[1])).length;
+void PreTokenizer::Step::mark_spaces(const Piece& piece, PieceWorkspace& work) const {
+  std::string marked;
+  for (std::string_view rest = piece.text; true;) {
+    const std::size_t space = rest.find(' ');
+    marked += rest.substr(0, space);
+    if (space == std::string_view::npos) break;
+    marked += cut.pattern;
+    rest.remove_prefix(space + 1);
   }
-  add_piece(out, text, done, text.size());
+  const bool wanted = cut.prepend == PrependScheme::kAlways || (cut.prepend == PrependScheme::kFirst && piece.first);
+  if (wanted && !piece.continues && !marked.starts_with(cut.pattern)) marked.insert(0, cut.pattern);
+  Piece changed = piece;
+  changed.text = work.changed.emplace_back(std::move(marked));
+  work.next.push_back(changed);
+}
+
+Status PreTokenizer::Step::apply(const Piece& piece, PieceWorkspace& work) const {
+  if (!pattern.empty()) {
+    work.matches.clear();
+    PAGODA_TRY(pattern.front().find_all(piece.text, work.match, work.matches));
+    apply_matches(piece, work);
+  } else if (cut.kind == Kind::kByteDigits) {
+    cut_byte_digits(piece, work.next);
+  } else if (cut.kind == Kind::kFixedLength) {
+    cut_fixed_length(piece, cut.length, work.next);
+  } else if (cut.kind == Kind::kMarkSpaces) {
+    mark_spaces(piece, work);
+  } else if (cut.kind == Kind::kPrefixSpace) {
+    Piece changed = piece;
+    if (!piece.continues && !piece.text.starts_with(' ')) {
+      changed.text = work.changed.emplace_back(" " + std::string(piece.text));
+    }
+    work.next.push_back(changed);
+  } else {
+    std::string written;
+    for (const char c : piece.text) written += byte_level_character(static_cast<unsigned char>(c));
+    Piece changed = piece;
+    changed.text = work.changed.emplace_back(std::move(written));
+    work.next.push_back(changed);
+  }
   return Ok{};
 }
 
@@ -173,41 +201,51 @@ Result<PreTokenizer> PreTokenizer::create(const PreTokenizerRules& rules) {
   std::vector<Step> steps;
   for (const Cut& cut : rules.cuts) {
     Step& step = steps.emplace_back();
-    step.kind = cut.kind;
-    if (cut.kind == Cut::Kind::kPattern) step.code = PAGODA_TRY(compile(cut.pattern));
-    if (cut.kind == Cut::Kind::kDigitGroups) step.code = PAGODA_TRY(compile(R"(\d++)"));
-    if (cut.kind == Cut::Kind::kDigitGroupsWord) step.code = PAGODA_TRY(compile(R"(\d++(?!\w))"));
+    step.cut = cut;
+    if (cut.kind == Kind::kPattern) step.pattern.push_back(PAGODA_TRY(Pattern::compile(cut.pattern)));
+    if (cut.kind == Kind::kLiteral) step.pattern.push_back(PAGODA_TRY(Pattern::literal(cut.pattern)));
+    if (cut.kind == Kind::kDigitGroups) step.pattern.push_back(PAGODA_TRY(Pattern::compile(R"(\d++)")));
+    if (cut.kind == Kind::kDigitGroupsWord) step.pattern.push_back(PAGODA_TRY(Pattern::compile(R"(\d++(?!\w))")));
   }
   return PreTokenizer(std::move(steps));
 }
 
-Result<std::vector<std::string_view>> PreTokenizer::split(std::string_view text) const {
-  const std::unique_ptr<pcre2_match_context, ContextDeleter> context(pcre2_match_context_create(nullptr));
-  pcre2_set_match_limit(context.get(), kMatchLimit);
-  pcre2_set_heap_limit(context.get(), kHeapLimitKib);
-  Pieces whole, pieces, cut;
-  while (!text.empty()) {
-    pieces.assign(1, text.substr(0, valid_utf8_length(text)));
-    if (pieces[0].empty()) pieces.clear();
-    for (const Step& step : steps_) {
-      cut.clear();
-      for (const std::string_view piece : pieces) {
-        if (step.kind == Cut::Kind::kByteDigits) {
-          cut_byte_digits(piece, cut);
-        } else {
-          PAGODA_TRY(step.apply_pattern(context.get(), piece, cut));
-        }
-      }
-      pieces.swap(cut);
+Status PreTokenizer::split(std::string_view text, bool at_start, PieceWorkspace& work) const {
+  work.pieces.clear();
+  work.changed.clear();
+  bool after_bad = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t valid = valid_utf8_length(text.substr(at));
+    if (valid > 0) {
+      work.pieces.push_back({.text = text.substr(at, valid), .continues = after_bad, .first = at_start && at == 0});
     }
-    whole.insert(whole.end(), pieces.begin(), pieces.end());
-    text.remove_prefix(valid_utf8_length(text));
-    if (text.empty()) break;
-    const std::size_t bad = read_utf8(text).length;
-    whole.push_back(text.substr(0, bad));
-    text.remove_prefix(bad);
+    at += valid;
+    if (at == text.size()) break;
+    const std::size_t bad = read_utf8(text.substr(at)).length;
+    work.pieces.push_back({.text = text.substr(at, bad), .fixed = true});
+    at += bad;
+    after_bad = true;
   }
-  return whole;
+  for (const Step& step : steps_) {
+    work.next.clear();
+    for (const Piece& piece : work.pieces) {
+      if (piece.fixed && step.cut.kind != Kind::kByteCharacters) {
+        work.next.push_back(piece);
+      } else {
+        PAGODA_TRY(step.apply(piece, work));
+      }
+    }
+    work.pieces.swap(work.next);
+  }
+  return Ok{};
+}
+
+Result<std::vector<std::string_view>> PreTokenizer::split(std::string_view text) const {
+  PieceWorkspace work;
+  PAGODA_TRY(split(text, true, work));
+  std::vector<std::string_view> out;
+  for (const Piece& piece : work.pieces) out.push_back(piece.text);
+  return out;
 }
 
 }  // namespace pagoda::text

@@ -179,6 +179,8 @@ Table make_table() {
 
 }  // namespace
 
+const std::string& gpt2_pattern() { return kGpt2; }
+
 const PreTokenizerRules* find_pre_tokenizer(std::string_view name) {
   static const Table table = make_table();
   const auto found = table.find(name);

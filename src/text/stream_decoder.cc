@@ -36,24 +36,18 @@ std::string repair_utf8(std::string_view bytes) {
 }
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special, TextStart start)
-    : tokenizer_(&tokenizer), skip_special_(skip_special), start_(start) {}
+    : tokenizer_(&tokenizer), skip_special_(skip_special), start_(start), opening_(tokenizer, start) {}
 
 std::string StreamDecoder::push(std::int32_t id) {
   std::string out;
   if (skip_special_ && tokenizer_->is_control(id)) return out;
-  std::string_view piece = tokenizer_->piece(id);
-  if (at_start_ && !piece.empty()) {
-    at_start_ = false;
-    const bool drops = start_ == TextStart::kBeginning && tokenizer_->drops_leading_space();
-    if (drops && piece.starts_with(' ')) piece.remove_prefix(1);
-  }
-  held_ += piece;
+  held_ += opening_.next_piece(id);
   take_characters(held_, out);
   return out;
 }
 
 std::string StreamDecoder::finish() {
-  at_start_ = true;
+  opening_ = TextOpening(*tokenizer_, start_);
   return repair_utf8(std::exchange(held_, {}));
 }
 

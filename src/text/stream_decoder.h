@@ -34,7 +34,7 @@ class StreamDecoder {
   const Tokenizer* tokenizer_;
   bool skip_special_;
   TextStart start_;
-  bool at_start_ = true;  ///< nothing was decoded yet
+  TextOpening opening_;
   std::string held_;
 };
 

@@ -8,8 +8,12 @@
 #include "base/result.h"
 #include "text/apart_tokens.h"
 #include "text/byte_pair.h"
+#include "text/normalizer.h"
+#include "text/pre_tokenizer.h"
 #include "text/sentence_piece.h"
+#include "text/unigram.h"
 #include "text/vocabulary.h"
+#include "text/word_piece.h"
 
 namespace pagoda::text {
 namespace {
@@ -47,12 +51,62 @@ Result<TextForm> form_of(const TokenizerSource& source) {
 
 Result<Encoder> make_encoder(const TokenizerSource& source, const Vocabulary& vocabulary) {
   if (source.kind == "gpt2") {
-    return ByteLevelEncoder::create(vocabulary, source.merges, *PAGODA_TRY(rules_of(source)));
+    const PreTokenizerRules& rules = *PAGODA_TRY(rules_of(source));
+    MergeTable merges = PAGODA_TRY(MergeTable::create(source.merges, vocabulary));
+    return Encoder(std::make_unique<BytePairEncoder>(
+        vocabulary, std::move(merges),
+        BytePairRules{.ignore_merges = rules.ignore_merges, .unknown = vocabulary.unknown_for_text()}));
   }
   if (source.kind == "gemma4") return MetaspacePairEncoder::create(vocabulary, source.merges);
   if (vocabulary.scores.empty()) return fail(ErrorCode::kTokenizerInvalid, "tokenizer.ggml.scores is missing");
   return Encoder(std::make_unique<SentencePieceEncoder>(vocabulary, source.add_space_prefix.value_or(true)));
 }
+
+/// What stands for text that no token covers. Some files name a mark that ends or begins an answer here; text must
+/// never become one.
+std::int32_t unknown_of(const ModelRules& rules, const Vocabulary& vocabulary) {
+  const bool ends = std::ranges::binary_search(vocabulary.end_ids, rules.unknown);
+  return ends || vocabulary.bos == rules.unknown ? -1 : rules.unknown;
+}
+
+Result<Encoder> make_declared_encoder(DeclaredTokenizer& declared, const Vocabulary& vocabulary) {
+  ModelRules& rules = declared.model;
+  const std::int32_t unknown = unknown_of(rules, vocabulary);
+  switch (rules.kind) {
+    case ModelRules::Kind::kUnigram:
+      return UnigramEncoder::create(vocabulary, std::move(rules.scores), unknown, rules.byte_fallback);
+    case ModelRules::Kind::kWordPiece:
+      return Encoder(std::make_unique<WordPieceEncoder>(vocabulary, unknown, rules.word_prefix, rules.most_characters));
+    case ModelRules::Kind::kWordLevel:
+      return Encoder(std::make_unique<WordLevelEncoder>(vocabulary, unknown));
+    case ModelRules::Kind::kBytePairs:
+      break;
+  }
+  MergeTable merges = PAGODA_TRY(MergeTable::create(rules.merges, rules.word_prefix, vocabulary));
+  BytePairRules pairs{.byte_level = rules.byte_level,
+                      .ignore_merges = rules.ignore_merges,
+                      .byte_fallback = rules.byte_fallback,
+                      .fuse_unknown = rules.fuse_unknown,
+                      .unknown = std::nullopt,
+                      .prefix = rules.word_prefix,
+                      .suffix = rules.word_suffix};
+  if (unknown >= 0) pairs.unknown = unknown;
+  return Encoder(std::make_unique<BytePairEncoder>(vocabulary, std::move(merges), std::move(pairs)));
+}
+
+/// The last word of the decoder's steps, if it takes something away from the beginning of the whole text.
+Tokenizer::LeadingCut leading_cut_of(const DeclaredTokenizer& declared) {
+  for (const DecoderRule& rule : declared.decoder) {
+    if (rule.kind == DecoderRule::Kind::kStripText) return {.character = rule.content[0], .most = rule.left};
+  }
+  return {};
+}
+
+struct Workspace {
+  MergeWorkspace merge;
+  PieceWorkspace pieces;
+  std::vector<TextPart> parts;
+};
 
 }  // namespace
 
@@ -69,35 +123,126 @@ bool SpecialTokens::allows(std::size_t begin, std::size_t end) const {
 
 struct Tokenizer::State {
   std::unique_ptr<const Vocabulary> vocabulary;
-  std::unique_ptr<const ApartTokens> apart;
+  std::unique_ptr<const ApartTokens> apart;             ///< looked for in the text as it is
+  std::unique_ptr<const ApartTokens> normalized_apart;  ///< looked for in the normalised text; null: none are
+  std::unique_ptr<const ApartTokens>
+      trusted_apart;                          ///< all, for a text in which the place of marks matters; may be null
+  std::optional<Normalizer> normalizer;       ///< absent: the text stays as it is
+  std::optional<PreTokenizer> pre_tokenizer;  ///< absent: text is one piece
   Encoder encoder;
   bool wants_bos = false;
   bool wants_eos = false;
-  bool drops_leading_space = false;
+  std::vector<std::int32_t> prefix;
+  std::vector<std::int32_t> suffix;
+  LeadingCut leading_cut;
+
+  Status set_up(TokenizerSource& source);
+  Status set_up_declared(DeclaredTokenizer declared);
+  Status encode_text(std::string_view text, std::size_t offset, const SpecialTokens& special, Workspace& work,
+                     std::vector<std::int32_t>& out) const;
+  Status encode_words(std::string_view text, bool at_start, Workspace& work, std::vector<std::int32_t>& out) const;
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<const State> state) : state_(std::move(state)) {}
 Tokenizer::~Tokenizer() = default;
 
-Result<std::unique_ptr<const Tokenizer>> Tokenizer::create(TokenizerSource source) {
-  auto state = std::make_unique<State>();
+/// From the keys of a GGUF file.
+Status Tokenizer::State::set_up(TokenizerSource& source) {
   const TextForm form = PAGODA_TRY(form_of(source));
   bool adds_bos = source.kind != "gpt2";
-  if (source.kind == "gpt2") adds_bos = PAGODA_TRY(rules_of(source))->add_bos;
-  state->vocabulary = PAGODA_TRY(make_vocabulary(source, form));
-  state->apart = std::make_unique<ApartTokens>(*state->vocabulary);
-  state->encoder = PAGODA_TRY(make_encoder(source, *state->vocabulary));
-
-  if (source.add_bos.value_or(false) && !state->vocabulary->bos.has_value()) {
+  if (source.kind == "gpt2") {
+    const PreTokenizerRules& rules = *PAGODA_TRY(rules_of(source));
+    adds_bos = rules.add_bos;
+    if (rules.normal_form_c) normalizer.emplace(PAGODA_TRY(Normalizer::create({NormalizerRule{}})));
+    pre_tokenizer.emplace(PAGODA_TRY(PreTokenizer::create(rules)));
+  }
+  vocabulary = PAGODA_TRY(make_vocabulary(source, form));
+  apart = std::make_unique<ApartTokens>(*vocabulary);
+  encoder = PAGODA_TRY(make_encoder(source, *vocabulary));
+  if (source.add_bos.value_or(false) && !vocabulary->bos.has_value()) {
     return fail(ErrorCode::kTokenizerInvalid, "tokenizer.ggml.add_bos_token is true, and no bos_token_id is given");
   }
-  if (source.add_eos.value_or(false) && !state->vocabulary->eos.has_value()) {
+  if (source.add_eos.value_or(false) && !vocabulary->eos.has_value()) {
     return fail(ErrorCode::kTokenizerInvalid, "tokenizer.ggml.add_eos_token is true, and no eos_token_id is given");
   }
-  state->wants_bos = source.add_bos.value_or(adds_bos) && state->vocabulary->bos.has_value();
-  state->wants_eos = source.add_eos.value_or(false);
-  state->drops_leading_space = source.kind == "llama" && source.add_space_prefix.value_or(true);
+  wants_bos = source.add_bos.value_or(adds_bos) && vocabulary->bos.has_value();
+  wants_eos = source.add_eos.value_or(false);
+  if (wants_bos) prefix.push_back(*vocabulary->bos);
+  if (wants_eos) suffix.push_back(*vocabulary->eos);
+  if (source.kind == "llama" && source.add_space_prefix.value_or(true)) leading_cut.most = 1;
+  return Ok{};
+}
+
+/// From a tokenizer.json.
+Status Tokenizer::State::set_up_declared(DeclaredTokenizer declared) {
+  const bool any_normalized = std::ranges::any_of(declared.added, &AddedToken::normalized);
+  apart = std::make_unique<ApartTokens>(*vocabulary, declared.added, false);
+  if (any_normalized) normalized_apart = std::make_unique<ApartTokens>(*vocabulary, declared.added, true);
+  if (!declared.normalizer.empty()) {
+    normalizer.emplace(PAGODA_TRY(Normalizer::create(std::move(declared.normalizer))));
+  }
+  if (any_normalized && normalizer) {
+    for (AddedToken& token : declared.added) {
+      if (!token.normalized || !vocabulary->is_control(token.id)) continue;
+      token.normalized = false;
+      token.looked_for = vocabulary->texts[token.id];
+    }
+    trusted_apart = std::make_unique<ApartTokens>(*vocabulary, declared.added, false);
+  }
+  if (!declared.cuts.empty()) pre_tokenizer.emplace(PAGODA_TRY(PreTokenizer::create({.cuts = declared.cuts})));
+  leading_cut = leading_cut_of(declared);
+  prefix = declared.prefix;
+  suffix = declared.suffix;
+  encoder = PAGODA_TRY(make_declared_encoder(declared, *vocabulary));
+  return Ok{};
+}
+
+Result<std::unique_ptr<const Tokenizer>> Tokenizer::create(TokenizerSource source) {
+  auto state = std::make_unique<State>();
+  if (source.declared) {
+    const bool byte_level = source.declared->model.byte_level;
+    state->vocabulary = PAGODA_TRY(make_vocabulary(source, byte_level ? TextForm::kByteLevel : TextForm::kMetaspace));
+    PAGODA_TRY(state->set_up_declared(std::move(*source.declared)));
+  } else {
+    PAGODA_TRY(state->set_up(source));
+  }
   return std::unique_ptr<const Tokenizer>(new Tokenizer(std::move(state)));
+}
+
+/// Text between the tokens that are looked for in the text as it is. `offset`: where it begins there.
+Status Tokenizer::State::encode_text(std::string_view text, std::size_t offset, const SpecialTokens& special,
+                                     Workspace& work, std::vector<std::int32_t>& out) const {
+  std::string changed;
+  std::size_t front = 0;
+  const bool whole = offset == 0;
+  if (normalizer) {
+    changed = PAGODA_TRY(normalizer->apply(text, work.pieces.match));
+    front = normalizer->cut_in_front(text);
+    text = changed;
+  }
+  if (!normalized_apart) return encode_words(text, whole && front == 0, work, out);
+  // Marks of a text whose places matter were found before anything changed.
+  const SpecialTokens allowed = trusted_apart && special.depends_on_place() ? SpecialTokens::none() : special;
+  std::vector<TextPart> parts;
+  normalized_apart->cut(text, offset, allowed, parts);
+  for (const TextPart& part : parts) {
+    if (part.id >= 0) {
+      out.push_back(part.id);
+      continue;
+    }
+    const bool at_start = whole && front == 0 && part.begin == 0;
+    PAGODA_TRY(encode_words(text.substr(part.begin, part.end - part.begin), at_start, work, out));
+  }
+  return Ok{};
+}
+
+Status Tokenizer::State::encode_words(std::string_view text, bool at_start, Workspace& work,
+                                      std::vector<std::int32_t>& out) const {
+  if (text.empty()) return Ok{};
+  if (!pre_tokenizer) return encoder->encode(text, work.merge, out);
+  PAGODA_TRY(pre_tokenizer->split(text, at_start, work.pieces));
+  for (const auto& piece : work.pieces.pieces) PAGODA_TRY(encoder->encode(piece.text, work.merge, out));
+  return Ok{};
 }
 
 Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
@@ -106,39 +251,56 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, Speci
                 kMaxTextBytes);
   }
   std::vector<std::int32_t> ids;
-  MergeWorkspace work;
-  std::size_t plain_begin = 0;
-  const auto flush = [&](std::size_t end) -> Status {
-    if (plain_begin == end) return Ok{};
-    return state_->encoder->encode(text.substr(plain_begin, end - plain_begin), work, ids);
-  };
-  for (std::size_t at = 0; at < text.size();) {
-    const auto match = state_->apart->longest_at(text, at, special);
-    if (!match.has_value()) {
-      ++at;
-      continue;
+  Workspace work;
+  const bool places = special.depends_on_place() && state_->trusted_apart;
+  (places ? *state_->trusted_apart : *state_->apart).cut(text, 0, special, work.parts);
+  for (const TextPart& part : work.parts) {
+    if (part.id >= 0) {
+      ids.push_back(part.id);
+    } else {
+      PAGODA_TRY(state_->encode_text(text.substr(part.begin, part.end - part.begin), part.begin, special, work, ids));
     }
-    PAGODA_TRY(flush(at));
-    ids.push_back(match->id);
-    at += match->length;
-    plain_begin = at;
   }
-  PAGODA_TRY(flush(text.size()));
   return ids;
 }
 
+TextOpening::TextOpening(const Tokenizer& tokenizer, TextStart start)
+    : tokenizer_(&tokenizer), first_(start == TextStart::kBeginning) {
+  if (first_) cut_ = tokenizer.leading_cut();
+}
+
+std::string_view TextOpening::next_piece(std::int32_t id) {
+  std::string_view piece = first_ ? tokenizer_->first_piece(id) : tokenizer_->piece(id);
+  first_ = false;
+  while (cut_.most > 0 && !piece.empty()) {
+    if (piece[0] != cut_.character) {
+      cut_.most = 0;
+      break;
+    }
+    piece.remove_prefix(1);
+    --cut_.most;
+  }
+  return piece;
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special, TextStart start) const {
+  TextOpening opening(*this, start);
   std::string out;
   for (const std::int32_t id : ids) {
-    if (!skip_special || !is_control(id)) out += piece(id);
+    if (!skip_special || !is_control(id)) out += opening.next_piece(id);
   }
-  if (start == TextStart::kBeginning && state_->drops_leading_space && out.starts_with(' ')) out.erase(0, 1);
   return out;
 }
 
 std::string_view Tokenizer::piece(std::int32_t id) const {
   PAGODA_CHECK(contains(id), "token {} of {}", id, vocabulary_size());
   return state_->vocabulary->pieces[id];
+}
+
+std::string_view Tokenizer::first_piece(std::int32_t id) const {
+  PAGODA_CHECK(contains(id), "token {} of {}", id, vocabulary_size());
+  const Vocabulary& vocabulary = *state_->vocabulary;
+  return vocabulary.first_pieces ? (*vocabulary.first_pieces)[id] : vocabulary.pieces[id];
 }
 
 std::string_view Tokenizer::token_text(std::int32_t id) const {
@@ -156,7 +318,9 @@ std::optional<std::int32_t> Tokenizer::eos() const { return state_->vocabulary->
 std::optional<std::int32_t> Tokenizer::padding() const { return state_->vocabulary->padding; }
 bool Tokenizer::wants_bos() const { return state_->wants_bos; }
 bool Tokenizer::wants_eos() const { return state_->wants_eos; }
-bool Tokenizer::drops_leading_space() const { return state_->drops_leading_space; }
+std::span<const std::int32_t> Tokenizer::prefix_ids() const { return state_->prefix; }
+std::span<const std::int32_t> Tokenizer::suffix_ids() const { return state_->suffix; }
+Tokenizer::LeadingCut Tokenizer::leading_cut() const { return state_->leading_cut; }
 
 bool Tokenizer::is_control(std::int32_t id) const {
   PAGODA_CHECK(contains(id), "token {} of {}", id, vocabulary_size());

@@ -31,6 +31,9 @@ class SpecialTokens {
   /// Whether a control token's text at [begin, end) becomes the token.
   bool allows(std::size_t begin, std::size_t end) const;
 
+  /// Whether the answer differs from place to place.
+  bool depends_on_place() const { return mode_ == Mode::kWithin; }
+
  private:
   enum class Mode { kNone, kAll, kWithin };
   SpecialTokens(Mode mode, std::span<const ByteRange> trusted) : mode_(mode), trusted_(trusted) {}
@@ -45,8 +48,8 @@ enum class TextStart { kBeginning, kContinuation };
 
 /// A vocabulary with its rules. Immutable: any number of threads may use one.
 ///
-/// `encode` adds nothing by itself: a caller that feeds raw text prepends `bos()` if `wants_bos()`; one that feeds a
-/// rendered chat does not, for the template has written it.
+/// `encode` adds nothing by itself: a caller that feeds raw text puts it between `prefix_ids()` and `suffix_ids()`; one
+/// that feeds a rendered chat does not, for the template has written them.
 class Tokenizer {
  public:
   /// Checks `source`, which may come from any file, and builds the tables. Errors: kTokenizerUnsupported for a kind or
@@ -71,6 +74,17 @@ class Tokenizer {
   /// The bytes that one token adds to a text (that of a control token included). Valid as long as the tokenizer.
   std::string_view piece(std::int32_t id) const;
 
+  /// The same for the token that a text begins with: some vocabularies write no space there. `leading_cut` still
+  /// applies.
+  std::string_view first_piece(std::int32_t id) const;
+
+  /// What `decode` takes away where a text begins, since `encode` has put it there.
+  struct LeadingCut {
+    char character = ' ';
+    std::int64_t most = 0;  ///< how often at most
+  };
+  LeadingCut leading_cut() const;
+
   /// The token as the file writes it: "Ġthe", "▁the", "<0x0A>".
   std::string_view token_text(std::int32_t id) const;
 
@@ -88,6 +102,11 @@ class Tokenizer {
   bool wants_bos() const;
   bool wants_eos() const;
 
+  /// What stands before and behind raw text. For a GGUF file that is `bos()` and `eos()` where they are wanted; a
+  /// tokenizer.json may say more, and a chat template then writes all of it itself.
+  std::span<const std::int32_t> prefix_ids() const;
+  std::span<const std::int32_t> suffix_ids() const;
+
   /// Whether the token is one of the model's marks and no text: its text is honoured only where SpecialTokens allows.
   bool is_control(std::int32_t id) const;
 
@@ -97,14 +116,26 @@ class Tokenizer {
   /// All of them, in ascending order.
   std::span<const std::int32_t> end_of_generation_ids() const;
 
-  /// Whether `decode` drops one space at the beginning of a text, since `encode` has put one there.
-  bool drops_leading_space() const;
-
  private:
   struct State;
   explicit Tokenizer(std::unique_ptr<const State> state);
 
   std::unique_ptr<const State> state_;
+};
+
+/// The pieces of a text's tokens in order, as the place where they stand has them.
+class TextOpening {
+ public:
+  /// The tokenizer must outlive it.
+  TextOpening(const Tokenizer& tokenizer, TextStart start);
+
+  /// What `id`, the next token, adds.
+  std::string_view next_piece(std::int32_t id);
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool first_;                 ///< no token was there yet
+  Tokenizer::LeadingCut cut_;  ///< what may still be taken away
 };
 
 }  // namespace pagoda::text

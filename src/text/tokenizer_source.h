@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "text/declared.h"
+
 namespace pagoda::text {
 
 /// The kinds that `tokenizer.ggml.token_type` gives, as the file numbers them.
@@ -18,8 +20,11 @@ enum class TokenType : std::int32_t {
   kByte = 6,  ///< `<0xHH>`: one byte, for text that no other token covers
 };
 
-/// The keys `tokenizer.ggml.*` of a GGUF file. An absent key is an empty value here.
+/// The keys `tokenizer.ggml.*` of a GGUF file, or what `read_tokenizer_json` makes of the files of a folder. An absent
+/// key is an empty value here.
 struct TokenizerSource {
+  std::optional<DeclaredTokenizer> declared;  ///< of a tokenizer.json; then `pre`, `scores`, `merges` stay empty
+
   std::string kind;                 ///< `model`: "gpt2", "llama", "gemma4"
   std::string pre;                  ///< `pre`: how byte-level BPE cuts text before merging, as "llama-bpe"
   std::vector<std::string> tokens;  ///< `tokens`: the text of each id

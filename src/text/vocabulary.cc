@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "text/detokenizer.h"
 #include "text/metaspace.h"
 #include "text/utf8.h"
 
@@ -39,20 +40,6 @@ const ByteLevelTable& byte_level() {
   return table;
 }
 
-/// The bytes of a byte-level token, in `out`; a text with other characters stands for itself.
-std::string_view byte_level_bytes(std::string_view text, std::string& out) {
-  out.clear();
-  for (std::string_view rest = text; !rest.empty();) {
-    const Utf8Part part = read_utf8(rest);
-    const bool known = part.kind == Utf8Part::Kind::kCharacter && part.character < byte_level().bytes.size() &&
-                       byte_level().bytes[part.character] >= 0;
-    if (!known) return text;
-    out += static_cast<char>(byte_level().bytes[part.character]);
-    rest.remove_prefix(part.length);
-  }
-  return out;
-}
-
 std::string_view metaspace_bytes(std::string_view text, std::string& out) {
   out.clear();
   while (true) {
@@ -69,22 +56,6 @@ std::optional<int> hex_digit(char c) {
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   return std::nullopt;
-}
-
-/// The byte of "<0xHH>": exactly two hexadecimal digits.
-std::optional<unsigned char> parse_byte_token(std::string_view text) {
-  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return std::nullopt;
-  const auto high = hex_digit(text[3]);
-  const auto low = hex_digit(text[4]);
-  if (!high.has_value() || !low.has_value()) return std::nullopt;
-  return static_cast<unsigned char>(*high * 16 + *low);
-}
-
-/// Whether a text has the shape of a mark. Some files call such tokens user-defined, which would let any user write
-/// one.
-bool looks_like_mark(std::string_view text) {
-  return (text.size() > 4 && text.starts_with("<|") && text.ends_with("|>")) ||
-         (text.starts_with("<｜") && text.ends_with("｜>"));
 }
 
 /// Tokens whose text is known to end an answer (SPEC 7.6, and the vocabularies of later models).
@@ -195,6 +166,9 @@ Status add_special_ids(const TokenizerSource& source, Vocabulary& out) {
   for (const auto& id : {out.eos, eot, eom}) {
     if (id.has_value()) out.end_ids.push_back(*id);
   }
+  if (source.declared) {
+    out.end_ids.insert(out.end_ids.end(), source.declared->end_ids.begin(), source.declared->end_ids.end());
+  }
   const bool has_return = out.index->find("<|return|>").has_value();  // there "<|end|>" ends a message, not the answer
   for (const std::string_view text : kEndTexts) {
     const auto id = out.index->find(text);
@@ -218,8 +192,23 @@ Status add_special_ids(const TokenizerSource& source, Vocabulary& out) {
   return Ok{};
 }
 
+/// The bytes of every token as the steps of a tokenizer.json make them. What a normalizer has made of an added token's
+/// text is what decoding starts from.
+Status add_declared_pieces(const DeclaredTokenizer& declared, Vocabulary& out) {
+  Detokenizer detokenizer = PAGODA_TRY(Detokenizer::create(declared.decoder));
+  std::vector<std::string_view> texts;
+  for (std::int32_t id = 0; id < out.size(); ++id) texts.push_back(out.texts[id]);
+  for (const AddedToken& token : declared.added) texts[static_cast<std::size_t>(token.id)] = token.looked_for;
+  if (detokenizer.depends_on_place()) out.first_pieces.emplace();
+  for (const std::string_view text : texts) {
+    out.pieces.add(PAGODA_TRY(detokenizer.bytes_of(text, false)));
+    if (out.first_pieces) out.first_pieces->add(PAGODA_TRY(detokenizer.bytes_of(text, true)));
+  }
+  return Ok{};
+}
+
 /// The bytes of every token, and the token of every byte.
-Status add_pieces(Vocabulary& out) {
+Status add_pieces(const TokenizerSource& source, Vocabulary& out) {
   out.byte_ids.assign(256, -1);
   std::string buffer;
   for (std::int32_t id = 0; id < out.size(); ++id) {
@@ -238,7 +227,9 @@ Status add_pieces(Vocabulary& out) {
       }
       if (out.form == TextForm::kMetaspace) out.byte_ids[*byte] = id;
       const char c = static_cast<char>(*byte);
-      out.pieces.add(std::string_view(&c, 1));
+      if (!source.declared) out.pieces.add(std::string_view(&c, 1));
+    } else if (source.declared) {
+      continue;
     } else if (out.form == TextForm::kMetaspace) {
       out.pieces.add(metaspace_bytes(text, buffer));
     } else {
@@ -258,6 +249,32 @@ Status add_pieces(Vocabulary& out) {
 
 std::string_view byte_level_character(unsigned char byte) { return byte_level().characters[byte]; }
 
+std::string_view byte_level_bytes(std::string_view text, std::string& out) {
+  out.clear();
+  for (std::string_view rest = text; !rest.empty();) {
+    const Utf8Part part = read_utf8(rest);
+    const bool known = part.kind == Utf8Part::Kind::kCharacter && part.character < byte_level().bytes.size() &&
+                       byte_level().bytes[part.character] >= 0;
+    if (!known) return text;
+    out += static_cast<char>(byte_level().bytes[part.character]);
+    rest.remove_prefix(part.length);
+  }
+  return out;
+}
+
+std::optional<unsigned char> parse_byte_token(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return std::nullopt;
+  const auto high = hex_digit(text[3]);
+  const auto low = hex_digit(text[4]);
+  if (!high.has_value() || !low.has_value()) return std::nullopt;
+  return static_cast<unsigned char>(*high * 16 + *low);
+}
+
+bool looks_like_mark(std::string_view text) {
+  return (text.size() > 4 && text.starts_with("<|") && text.ends_with("|>")) ||
+         (text.starts_with("<｜") && text.ends_with("｜>"));
+}
+
 std::optional<std::int32_t> Vocabulary::find_plain(std::string_view text) const {
   const auto id = index->find(text);
   if (!id.has_value() || (type(*id) != TokenType::kNormal && type(*id) != TokenType::kUnused)) return std::nullopt;
@@ -275,7 +292,8 @@ Result<std::unique_ptr<const Vocabulary>> make_vocabulary(TokenizerSource& sourc
   PAGODA_TRY(add_types(source, *out));
   PAGODA_TRY(add_scores(source, *out));
   PAGODA_TRY(add_special_ids(source, *out));
-  PAGODA_TRY(add_pieces(*out));
+  PAGODA_TRY(add_pieces(source, *out));
+  if (source.declared) PAGODA_TRY(add_declared_pieces(*source.declared, *out));
   return std::unique_ptr<const Vocabulary>(std::move(out));
 }
 

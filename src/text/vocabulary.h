@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,8 +23,9 @@ enum class TextForm {
 /// Tokens, their kinds and their bytes. Everything in it is consistent once `make_vocabulary` has returned it.
 struct Vocabulary {
   TextForm form = TextForm::kByteLevel;
-  StringPool texts;   ///< as the file writes them
-  StringPool pieces;  ///< the bytes that they stand for
+  StringPool texts;                        ///< as the file writes them
+  StringPool pieces;                       ///< the bytes that they stand for
+  std::optional<StringPool> first_pieces;  ///< the same where a text begins; absent: no difference
   std::vector<TokenType> types;
   std::vector<float> scores;           ///< empty, or one for each token
   std::vector<std::int32_t> byte_ids;  ///< 256: the token of each byte, -1 for none
@@ -47,5 +49,12 @@ Result<std::unique_ptr<const Vocabulary>> make_vocabulary(TokenizerSource& sourc
 
 /// The character that byte-level text writes for a byte, as UTF-8.
 std::string_view byte_level_character(unsigned char byte);
+/// The bytes of a byte-level token, in `out`; a text with other characters stands for itself.
+std::string_view byte_level_bytes(std::string_view text, std::string& out);
+/// The byte of "<0xHH>": exactly two hexadecimal digits.
+std::optional<unsigned char> parse_byte_token(std::string_view text);
+/// Whether a text has the shape of a mark, "<|...|>". Some files call such tokens user-defined, which would let any
+/// user write one.
+bool looks_like_mark(std::string_view text);
 
 }  // namespace pagoda::text

@@ -1,0 +1,157 @@
+#include "text/json_tree.h"
+
+#include <rapidjson/error/en.h>
+#include <rapidjson/memorystream.h>
+#include <rapidjson/reader.h>
+
+#include <cmath>
+
+#include "base/result.h"
+
+namespace pagoda::text {
+namespace {
+
+constexpr std::size_t kMaxDepth = 64;
+constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 28;
+
+}  // namespace
+
+/// Appends nodes at the reader's events.
+class JsonTreeBuilder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, JsonTreeBuilder> {
+ public:
+  using Kind = JsonValue::Kind;
+
+  bool Null() { return add(Kind::kNull); }
+  bool Bool(bool b) { return add(b ? Kind::kTrue : Kind::kFalse); }
+  bool Int(int i) { return Double(i); }
+  bool Uint(unsigned i) { return Double(i); }
+  bool Int64(std::int64_t i) { return Double(static_cast<double>(i)); }
+  bool Uint64(std::uint64_t i) { return Double(static_cast<double>(i)); }
+  bool Double(double d) {
+    const auto begin = static_cast<std::uint32_t>(tree.numbers_.size());
+    tree.numbers_.push_back(d);
+    return add(Kind::kNumber, begin);
+  }
+  bool String(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
+    const auto begin = static_cast<std::uint32_t>(tree.texts_.size());
+    tree.texts_.append(bytes, length);
+    return add(Kind::kString, begin, length);
+  }
+  bool Key(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
+    key_begin_ = static_cast<std::uint32_t>(tree.texts_.size());
+    key_size_ = length;
+    tree.texts_.append(bytes, length);
+    return true;
+  }
+  bool StartObject() { return open(Kind::kObject); }
+  bool StartArray() { return open(Kind::kArray); }
+  bool EndObject(rapidjson::SizeType count) { return close(count); }
+  bool EndArray(rapidjson::SizeType count) { return close(count); }
+
+  JsonTree tree;
+
+ private:
+  bool add(Kind kind, std::uint32_t begin = 0, std::uint32_t size = 0) {
+    JsonTree::Node node;
+    node.after = static_cast<std::uint32_t>(tree.nodes_.size()) + 1;
+    node.key_begin = key_begin_;
+    node.key_size = key_size_ & 0x1FFFFFFFu;
+    node.kind = static_cast<std::uint32_t>(kind) & 7u;
+    node.begin = begin;
+    node.size = size;
+    tree.nodes_.push_back(node);
+    key_size_ = 0;
+    return true;
+  }
+  bool open(Kind kind) {
+    if (open_.size() >= kMaxDepth) return false;
+    open_.push_back(static_cast<std::uint32_t>(tree.nodes_.size()));
+    return add(kind);
+  }
+  bool close(std::uint32_t count) {
+    JsonTree::Node& node = tree.nodes_[open_.back()];
+    node.after = static_cast<std::uint32_t>(tree.nodes_.size());
+    node.size = count;
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<std::uint32_t> open_;
+  std::uint32_t key_begin_ = 0;
+  std::uint32_t key_size_ = 0;
+};
+
+Result<JsonTree> JsonTree::parse(std::string_view json, std::string_view name) {
+  if (json.size() > kMaxJsonBytes) {
+    return fail(ErrorCode::kTokenizerInvalid, "{} has {} bytes; at most {} are allowed", name, json.size(),
+                kMaxJsonBytes);
+  }
+  constexpr unsigned kFlags =
+      rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseFullPrecisionFlag;
+  JsonTreeBuilder builder;
+  rapidjson::MemoryStream stream(json.data(), json.size());
+  rapidjson::Reader reader;
+  const auto status = reader.Parse<kFlags>(stream, builder);
+  if (status.Code() == rapidjson::kParseErrorTermination) {
+    return fail(ErrorCode::kTokenizerInvalid, "{}: nesting deeper than {} at byte {}", name, kMaxDepth,
+                status.Offset());
+  }
+  if (status.IsError()) {
+    return fail(ErrorCode::kTokenizerInvalid, "{}: not JSON at byte {}: {}", name, status.Offset(),
+                rapidjson::GetParseError_En(status.Code()));
+  }
+  return std::move(builder.tree);
+}
+
+JsonValue::Kind JsonValue::kind() const { return static_cast<Kind>(tree_->nodes_[at_].kind); }
+
+std::string_view JsonValue::key() const {
+  const JsonTree::Node& node = tree_->nodes_[at_];
+  return std::string_view(tree_->texts_).substr(node.key_begin, node.key_size);
+}
+
+std::string_view JsonValue::string() const {
+  const JsonTree::Node& node = tree_->nodes_[at_];
+  return std::string_view(tree_->texts_).substr(node.begin, node.size);
+}
+
+double JsonValue::number() const { return tree_->numbers_[tree_->nodes_[at_].begin]; }
+
+std::optional<std::int64_t> JsonValue::integer() const {
+  constexpr double kMost = 9007199254740992.0;
+  if (kind() != Kind::kNumber || !(std::fabs(number()) <= kMost) || std::trunc(number()) != number()) {
+    return std::nullopt;
+  }
+  return static_cast<std::int64_t>(number());
+}
+
+std::uint32_t JsonValue::count() const { return tree_->nodes_[at_].size; }
+
+JsonValue::Iterator JsonValue::begin() const { return Iterator({tree_, at_ + 1}); }
+JsonValue::Iterator JsonValue::end() const { return Iterator({tree_, tree_->nodes_[at_].after}); }
+
+JsonValue::Iterator& JsonValue::Iterator::operator++() {
+  value_.at_ = value_.tree_->nodes_[value_.at_].after;
+  return *this;
+}
+
+std::string_view name_of(JsonValue::Kind kind) {
+  switch (kind) {
+    case JsonValue::Kind::kNull:
+      return "null";
+    case JsonValue::Kind::kFalse:
+    case JsonValue::Kind::kTrue:
+      return "a boolean";
+    case JsonValue::Kind::kNumber:
+      return "a number";
+    case JsonValue::Kind::kString:
+      return "a string";
+    case JsonValue::Kind::kArray:
+      return "a list";
+    case JsonValue::Kind::kObject:
+      return "an object";
+  }
+  return "a value";
+}
+
+}  // namespace pagoda::text
