@@ -82,7 +82,8 @@ class ConfigBuilder final : public JsonEvents {
   }
   void null() override {
     if (open_.empty()) return no_object();
-    if (!open_.back().object) put({std::string("null")});
+    if (open_.back().object) return put_null();
+    put({std::string("null")});
   }
   void scalar(Value value) override {
     if (open_.empty()) return no_object();
@@ -114,6 +115,18 @@ class ConfigBuilder final : public JsonEvents {
     return top.key.substr(0, top.prefix) + std::to_string(top.index++);
   }
 
+  /// Whether there is room for one more key.
+  bool count_key(const std::string& key) {
+    name_bytes_ += key.size();
+    if (++num_keys_ <= kMaxKeys && name_bytes_ <= kMaxNameBytes) return true;
+    refuse(ErrorCode::kJsonLimit, "it has more than 131072 keys, or their names are too long");
+    return false;
+  }
+
+  void put_null() {
+    if (!error_.has_value() && count_key(open_.back().key)) config_.insert_null(open_.back().key);
+  }
+
   void put(Value value) {
     if (error_.has_value()) return;
     Open& top = open_.back();
@@ -123,10 +136,7 @@ class ConfigBuilder final : public JsonEvents {
       top.list.push_back(std::move(value));
       return;
     }
-    name_bytes_ += top.key.size();
-    if (config_.size() == kMaxKeys || name_bytes_ > kMaxNameBytes) {
-      return refuse(ErrorCode::kJsonLimit, "it has more than 131072 keys, or their names are too long");
-    }
+    if (!count_key(top.key)) return;
     if (!config_.insert(top.key, std::move(value))) {
       refuse(ErrorCode::kJsonKeyDuplicate, "two of its values are named " + quoted(top.key));
     }
@@ -135,6 +145,7 @@ class ConfigBuilder final : public JsonEvents {
   RawConfig& config_;
   std::vector<Open> open_;
   std::uint64_t elements_ = 0;
+  std::uint64_t num_keys_ = 0;
   std::uint64_t name_bytes_ = 0;
   std::optional<Error> error_;
 };

@@ -4,6 +4,7 @@
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
 
+#include <charconv>
 #include <unordered_set>
 #include <vector>
 
@@ -19,14 +20,23 @@ class Strict : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Strict> {
 
   bool Null() { return events_.null(), true; }
   bool Bool(bool flag) { return scalar({flag}); }
-  bool Int(int number) { return scalar({std::int64_t{number}}); }
-  bool Uint(unsigned number) { return scalar({std::int64_t{number}}); }
-  bool Int64(std::int64_t number) { return scalar({number}); }
-  bool Uint64(std::uint64_t number) {
-    if (number <= static_cast<std::uint64_t>(INT64_MAX)) return scalar({static_cast<std::int64_t>(number)});
-    return scalar({number});
+  /// Numbers come as they are written: an integer that fits is one, everything else a double.
+  bool RawNumber(const char* digits, rapidjson::SizeType length, bool /*copy*/) {
+    const char* end = digits + length;
+    std::int64_t integer = 0;
+    if (const auto read = std::from_chars(digits, end, integer); read.ptr == end && read.ec == std::errc()) {
+      return scalar({integer});
+    }
+    std::uint64_t large = 0;
+    if (const auto read = std::from_chars(digits, end, large); read.ptr == end && read.ec == std::errc()) {
+      return scalar({large});
+    }
+    double real = 0;
+    if (const auto read = std::from_chars(digits, end, real); read.ptr == end && read.ec == std::errc()) {
+      return scalar({real});
+    }
+    return refuse(ErrorCode::kJsonSyntax, "a number is beyond what a double can hold");
   }
-  bool Double(double number) { return scalar({number}); }
   bool String(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
     const std::string_view text(bytes, length);
     return is_utf8(text) ? scalar({std::string(text)}) : broken_escape();
@@ -101,7 +111,7 @@ Status read_json(std::string_view text, std::string_view source, std::string_vie
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
     return refuse(ErrorCode::kJsonSyntax, zero, "it holds a zero byte");
   }
-  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseFullPrecisionFlag;
+  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseNumbersAsStringsFlag;
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
   Strict strict(limits, events);

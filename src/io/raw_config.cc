@@ -114,6 +114,19 @@ const Value* RawConfig::find(std::string_view key) const {
   return &found->second.value;
 }
 
+void RawConfig::mark_tree_read(std::string_view key) const {
+  mark_read(key);
+  const std::string prefix = std::string(key) + ".";
+  for (auto at = entries_.lower_bound(prefix); at != entries_.end() && at->first.starts_with(prefix); ++at) {
+    at->second.read = true;
+  }
+}
+
+bool RawConfig::contains_prefix(std::string_view prefix) const {
+  const auto at = entries_.lower_bound(prefix);
+  return at != entries_.end() && at->first.starts_with(prefix);
+}
+
 std::vector<std::string> RawConfig::unread_keys() const {
   std::vector<std::string> keys;
   for (const auto& [key, entry] : entries_) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -91,12 +92,20 @@ class RawConfig {
   /// False, and nothing changes, if the key is there already.
   bool insert(std::string key, Value value);
 
+  /// A key that the file has with JSON's null: as good as not there, but known to be meant so.
+  void insert_null(std::string key) { nulls_.insert(std::move(key)); }
+  bool is_null(std::string_view key) const { return nulls_.find(key) != nulls_.end(); }
+
   /// Whether the key is there; does not count as reading it.
   bool contains(std::string_view key) const { return entries_.find(key) != entries_.end(); }
   /// The value, or null. Counts as reading the key.
   const Value* find(std::string_view key) const;
   /// Counts a key as read that has no influence on the result.
   void mark_read(std::string_view key) const { (void)find(key); }
+  /// The same for a JSON object or list under that key, with all that is in it.
+  void mark_tree_read(std::string_view key) const;
+  /// Whether a key begins with these bytes.
+  bool contains_prefix(std::string_view prefix) const;
   /// Keys that nobody has read, sorted.
   std::vector<std::string> unread_keys() const;
   /// All keys, sorted; does not count as reading them.
@@ -133,6 +142,7 @@ class RawConfig {
 
   std::string source_;
   std::map<std::string, Entry, std::less<>> entries_;
+  std::set<std::string, std::less<>> nulls_;
 };
 
 }  // namespace pagoda::io

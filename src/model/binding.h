@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -53,6 +54,12 @@ struct TensorName {
 /// The names of GGUF files, which all families share. A role may have several.
 std::span<const TensorName> gguf_tensor_names();
 
+/// The same of Hugging Face's decoders.
+std::span<const TensorName> hf_tensor_names();
+
+/// The first of its names for a role of a layer.
+std::string tensor_name(std::span<const TensorName> names, Role role, std::int32_t layer);
+
 /// The tensor of that role, by the first of its names that is there, or null. `layer` is -1 for roles of no layer.
 const io::TensorEntry* find_tensor(const io::TensorCatalog& catalog, std::span<const TensorName> names, Role role,
                                    std::int32_t layer);
@@ -74,6 +81,11 @@ struct Binding {
   const BoundTensor* find(Role role, std::int32_t layer) const;
 };
 
+/// What a model of that spec reads, by layer and role; each `entry` is null.
+std::vector<BoundTensor> wanted_tensors(const ModelSpec& spec);
+
+/// Of a checkpoint's tensors, those that its configuration implies anyway (RoPE's frequencies, which old Hugging Face
+/// checkpoints keep) may be there unclaimed.
 /// Errors, each with the names and shapes: kTensorMissing, kTensorShape, kTensorUnclaimed.
 Result<Binding> bind_tensors(const ModelSpec& spec, const io::TensorCatalog& catalog, std::span<const TensorName> names,
                              std::string_view source);

@@ -10,13 +10,19 @@ bool means_off(const io::Value& value) {
   if (const auto* integer = value.get_if<std::int64_t>()) return *integer == 0;
   if (const auto* real = value.get_if<double>()) return *real == 0;
   if (const auto* text = value.get_if<std::string>()) return text->empty() || *text == "none";
+  if (const auto* list = value.get_if<io::Value::List>()) return list->empty();
   return false;
+}
+
+/// Whether `ignored` names the key or an object that it lies in.
+bool covers(std::string_view ignored, std::string_view key) {
+  return key.starts_with(ignored) && (key.size() == ignored.size() || key[ignored.size()] == '.');
 }
 
 }  // namespace
 
 void ConfigReader::irrelevant(std::initializer_list<std::string_view> keys) const {
-  for (const std::string_view key : keys) config_.mark_read(full(key));
+  for (const std::string_view key : keys) config_.mark_tree_read(full(key));
 }
 
 Status ConfigReader::off(std::initializer_list<std::string_view> keys) const {
@@ -33,13 +39,16 @@ Status ConfigReader::off(std::initializer_list<std::string_view> keys) const {
 }
 
 bool ConfigReader::is_ignored(std::string_view key) const {
-  return !ignored_.empty() && std::ranges::find(ignored_, full(key)) != ignored_.end();
+  if (ignored_.empty()) return false;
+  const std::string name = full(key);
+  return std::ranges::any_of(ignored_, [&](const std::string& ignored) { return covers(ignored, name); });
 }
 
 Status ConfigReader::finish() const {
   std::string names;
   for (const std::string& key : config_.unread_keys()) {
-    if (!key.starts_with(prefix_) || std::ranges::find(ignored_, key) != ignored_.end()) continue;
+    const bool ignored = std::ranges::any_of(ignored_, [&](const std::string& each) { return covers(each, key); });
+    if (!key.starts_with(prefix_) || ignored) continue;
     names += pagoda::format("{}{}", names.empty() ? "" : ", ", key);
   }
   if (names.empty()) return Ok{};

@@ -13,17 +13,26 @@
 
 namespace pagoda::model {
 
-/// `key` is without the namespace: "attention.head_count" of a file of architecture x is "x.attention.head_count".
+/// `key` is without the namespace: "attention.head_count" of a file of architecture x is "x.attention.head_count". An
+/// empty namespace is the whole configuration, as of a config.json.
 /// Errors are those of RawConfig: kConfigMissing, kConfigType, kConfigRange.
 class ConfigReader {
  public:
-  /// `ignored`: full names of keys that are to be taken as not there.
+  /// `ignored`: full names of keys that are to be taken as not there, each with all below it ("a" covers "a.b").
   ConfigReader(const io::RawConfig& config, std::string_view name_space, std::span<const std::string> ignored = {})
-      : config_(config), prefix_(std::string(name_space) + "."), ignored_(ignored) {}
+      : config_(config),
+        prefix_(name_space.empty() ? std::string() : std::string(name_space) + "."),
+        ignored_(ignored) {}
 
   const std::string& source() const { return config_.source(); }
   std::string full(std::string_view key) const { return prefix_ + std::string(key); }
   bool contains(std::string_view key) const { return !is_ignored(key) && config_.contains(full(key)); }
+  /// Whether the file has it with JSON's null.
+  bool is_null(std::string_view key) const { return config_.is_null(full(key)); }
+  /// Whether an object of that name is there and has something in it.
+  bool contains_object(std::string_view key) const {
+    return !is_ignored(key) && config_.contains_prefix(full(key) + ".");
+  }
   /// Null if it is not there. Counts as reading it.
   const io::Value* find(std::string_view key) const { return is_ignored(key) ? nullptr : config_.find(full(key)); }
 
@@ -56,7 +65,12 @@ class ConfigReader {
     return config_.integers_each(full(key), static_cast<std::size_t>(layers), least, most);
   }
 
-  /// Keys that have no influence on the result.
+  Result<const io::StringList*> texts(std::string_view key) const { return config_.texts(full(key)); }
+  Result<std::vector<double>> numbers(std::string_view key, double least, double most) const {
+    return config_.numbers(full(key), least, most);
+  }
+
+  /// Keys that have no influence on the result, and all below them.
   void irrelevant(std::initializer_list<std::string_view> keys) const;
 
   /// Keys of what Pagoda does not compute: they may be there with the value that means off (0, false, an empty text).

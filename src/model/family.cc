@@ -2,37 +2,130 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
+#include "io/quoted.h"
+
 namespace pagoda::model {
 namespace {
 
-Result<const Family*> find_family(const io::RawConfig& config, std::string_view architecture) {
+constexpr std::string_view kGgufKey = "general.architecture";
+
+/// A family and the words in which a file speaks of it.
+struct Found {
+  const Family* family = nullptr;
+  const Dialect* dialect = nullptr;
+  std::string_view name_space;               // of its keys
+  std::span<const TensorName> shared_names;  // of its tensors
+};
+
+Error unknown(const io::RawConfig& config, std::string_view key, std::string_view value, Dialect Family::*dialect) {
   std::string known;
   for (const Family* family : families()) {
-    for (const std::string_view name : family->gguf_architectures) {
-      if (name == architecture) return family;
+    for (const std::string_view name : (family->*dialect).architectures) {
       known += pagoda::format("{}{}", known.empty() ? "" : ", ", name);
     }
   }
-  return fail(ErrorCode::kArchitectureUnknown, "{}: general.architecture is \"{}\"; Pagoda knows {}", config.source(),
-              architecture, known);
+  return fail(ErrorCode::kArchitectureUnknown, "{}: {} is {}; Pagoda knows {}", config.source(), key, io::quoted(value),
+              known);
+}
+
+Result<Found> find_gguf(const io::RawConfig& config) {
+  const std::string_view architecture = PAGODA_TRY(config.text(kGgufKey));
+  for (const Family* family : families()) {
+    for (const std::string_view name : family->gguf.architectures) {
+      if (name == architecture) return Found{family, &family->gguf, architecture, gguf_tensor_names()};
+    }
+  }
+  return unknown(config, kGgufKey, architecture, &Family::gguf);
+}
+
+Result<Found> find_hf(const io::RawConfig& config) {
+  const io::StringList* classes = PAGODA_TRY(config.texts("architectures"));
+  if (classes->size() != 1) {
+    return fail(ErrorCode::kArchitectureUnknown, "{}: architectures names {} classes; one is wanted", config.source(),
+                classes->size());
+  }
+  const std::string_view architecture = (*classes)[0];
+  for (const Family* family : families()) {
+    for (std::size_t i = 0; i < family->hf.architectures.size(); ++i) {
+      if (family->hf.architectures[i] != architecture) continue;
+      const std::string_view type = PAGODA_TRY(config.text_or("model_type", family->hf.model_types[i]));
+      if (type == family->hf.model_types[i]) return Found{family, &family->hf, {}, hf_tensor_names()};
+      return fail(ErrorCode::kArchitectureUnknown, "{}: architectures is {}, but model_type is {}, not {}",
+                  config.source(), io::quoted(architecture), io::quoted(type), family->hf.model_types[i]);
+    }
+  }
+  return unknown(config, "architectures", architecture, &Family::hf);
+}
+
+/// The family's own names first, and the shared ones of all other roles.
+std::vector<TensorName> names_of(const Found& found) {
+  const auto own = found.dialect->tensor_names;
+  std::vector<TensorName> names(own.begin(), own.end());
+  for (const TensorName& name : found.shared_names) {
+    if (std::ranges::find(own, name.role, &TensorName::role) == own.end()) names.push_back(name);
+  }
+  return names;
+}
+
+struct Declared {
+  ModelSpec spec;
+  std::vector<TensorName> names;
+};
+
+Result<Declared> read_spec(const io::RawConfig& config, const io::TensorCatalog& catalog,
+                           std::span<const std::string> ignored_keys) {
+  const Found found = PAGODA_TRY(config.contains(kGgufKey) ? find_gguf(config) : find_hf(config));
+  const ConfigReader reader(config, found.name_space, ignored_keys);
+  std::vector<TensorName> names = names_of(found);
+  ModelSpec spec = PAGODA_TRY(found.dialect->make_spec(reader, catalog, names));
+  PAGODA_TRY(reader.finish());
+  spec.family = found.family->name;
+  assign_cache_groups(spec);
+  return Declared{.spec = std::move(spec), .names = std::move(names)};
 }
 
 }  // namespace
 
 Result<ModelDescription> describe_model(const io::RawConfig& config, const io::TensorCatalog& catalog,
                                         std::span<const std::string> ignored_keys) {
-  const std::string_view architecture = PAGODA_TRY(config.text("general.architecture"));
-  const Family* family = PAGODA_TRY(find_family(config, architecture));
-  const ConfigReader reader(config, architecture, ignored_keys);
-  std::vector<TensorName> names(family->tensor_aliases.begin(), family->tensor_aliases.end());
-  const auto shared = gguf_tensor_names();
-  names.insert(names.end(), shared.begin(), shared.end());
-  ModelSpec spec = PAGODA_TRY(family->make_spec(reader, catalog, names));
-  PAGODA_TRY(reader.finish());
-  spec.family = family->name;
-  assign_cache_groups(spec);
-  Binding binding = PAGODA_TRY(bind_tensors(spec, catalog, names, config.source()));
-  return ModelDescription{std::move(spec), std::move(binding)};
+  Declared declared = PAGODA_TRY(read_spec(config, catalog, ignored_keys));
+  Binding binding = PAGODA_TRY(bind_tensors(declared.spec, catalog, declared.names, config.source()));
+  return ModelDescription{std::move(declared.spec), std::move(binding)};
+}
+
+std::string architecture_of(const io::RawConfig& config) {
+  if (const auto gguf = config.text(kGgufKey); gguf.ok()) return std::string(*gguf);
+  const auto classes = config.texts("architectures");
+  return classes.ok() && (*classes)->size() > 0 ? std::string((**classes)[0]) : std::string();
+}
+
+Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const quant::Format& format,
+                                        std::span<const std::string> ignored_keys) {
+  const Declared declared = PAGODA_TRY(read_spec(config, io::TensorCatalog(), ignored_keys));
+  const quant::Format* f32 = quant::find_format("f32");
+  std::vector<io::TensorEntry> entries;
+  std::uint64_t ends[2] = {0, 0};
+  for (const BoundTensor& tensor : wanted_tensors(declared.spec)) {
+    const quant::Format& own = tensor.matrix ? format : *f32;
+    if (!own.divides(tensor.cols)) {
+      return fail(ErrorCode::kFormatUnsupported,
+                  "{}: rows of {} elements (the weight {}) are no multiple of the {} of a {} block", config.source(),
+                  tensor.cols, to_string(tensor.role), own.block_elements, own.name);
+    }
+    io::TensorEntry entry;
+    entry.name = tensor_name(declared.names, tensor.role, tensor.layer);
+    entry.format = &own;
+    entry.shape = tensor.matrix ? std::vector{tensor.rows, tensor.cols} : std::vector{tensor.cols};
+    entry.file_index = tensor.matrix ? 0 : 1;
+    const auto bytes = checked_mul(tensor.rows, own.row_bytes(tensor.cols));
+    PAGODA_CHECK(bytes.has_value(), "{} rows of {}", tensor.rows, tensor.cols);  // a spec's sizes are bounded
+    entry.bytes = static_cast<std::uint64_t>(*bytes);
+    entry.offset = ends[entry.file_index];
+    ends[entry.file_index] += entry.bytes;
+    entries.push_back(std::move(entry));
+  }
+  return io::TensorCatalog(std::move(entries));
 }
 
 }  // namespace pagoda::model

@@ -15,14 +15,22 @@
 
 namespace pagoda::model {
 
-struct Family {
-  std::string_view name;
-  std::span<const std::string_view> gguf_architectures;
-  std::span<const std::string_view> hf_architectures;
-  /// Names that only this family's tensors have; they go before those of gguf_tensor_names().
-  std::span<const TensorName> tensor_aliases;
+/// How files of one kind (GGUF, Hugging Face directories) speak of a family's models.
+struct Dialect {
+  /// `general.architecture`, or the class in `architectures`.
+  std::span<const std::string_view> architectures;
+  /// Of Hugging Face's: the `model_type` of each of these architectures.
+  std::span<const std::string_view> model_types = {};
+  /// Names of this family alone; for their roles they take the place of gguf_tensor_names() or hf_tensor_names().
+  std::span<const TensorName> tensor_names = {};
   /// The whole model but cache groups. Reads, declares irrelevant or holds at off every key it knows.
   Result<ModelSpec> (*make_spec)(const ConfigReader&, const io::TensorCatalog&, std::span<const TensorName>) = nullptr;
+};
+
+struct Family {
+  std::string_view name;
+  Dialect gguf;
+  Dialect hf;
 };
 
 /// All families (families/families.cc).
@@ -35,9 +43,19 @@ struct ModelDescription {
 };
 
 /// From the file's words to the model: finds the family, makes the spec, binds every tensor. `ignored_keys` are full
-/// names of configuration keys to run without. Errors: kArchitectureUnknown, with the names that are known;
-/// kConfigMissing, kConfigType, kConfigRange, kConfigUnknown; kTensorMissing, kTensorShape, kTensorUnclaimed.
+/// names of configuration keys to run without. A configuration without `general.architecture` is read as a config.json.
+/// Errors: kArchitectureUnknown, with the names that are known; kConfigMissing, kConfigType, kConfigRange,
+/// kConfigUnknown; kTensorMissing, kTensorShape, kTensorUnclaimed.
 Result<ModelDescription> describe_model(const io::RawConfig& config, const io::TensorCatalog& catalog,
+                                        std::span<const std::string> ignored_keys = {});
+
+/// What the file calls the model's architecture; empty if it does not say.
+std::string architecture_of(const io::RawConfig& config);
+
+/// The tensors that a model of this configuration has, all matrices in `format` and all vectors in f32, in the order of
+/// their bytes: matrices in file 0, vectors in file 1. For models whose weights nobody has (`bench --dummy-weights`).
+/// Errors: those of describe_model; kFormatUnsupported if the format's blocks do not divide a row.
+Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const quant::Format& format,
                                         std::span<const std::string> ignored_keys = {});
 
 }  // namespace pagoda::model

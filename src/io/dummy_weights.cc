@@ -1,0 +1,90 @@
+#include "io/dummy_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "base/check.h"
+
+namespace pagoda::io {
+namespace {
+
+constexpr std::int64_t kPatternBytes = std::int64_t{1} << 20;
+constexpr float kLargest = 0.25f;
+constexpr float kLeastLargest = 0.01f;
+
+std::int64_t prime_up_to(std::int64_t number) {
+  const auto is_prime = [](std::int64_t n) {
+    for (std::int64_t d = 2; d * d <= n; ++d) {
+      if (n % d == 0) return false;
+    }
+    return n > 1;
+  };
+  while (!is_prime(number)) --number;
+  return number;
+}
+
+bool is_sane(const std::vector<float>& values) {
+  float largest = 0;
+  for (const float value : values) {
+    if (!std::isfinite(value)) return false;
+    largest = std::max(largest, std::abs(value));
+  }
+  return largest >= kLeastLargest && largest <= kLargest;
+}
+
+std::vector<std::byte> floats_near_one() {
+  std::mt19937_64 random(2);
+  std::vector<float> values(static_cast<std::size_t>(prime_up_to(4096)));
+  for (float& value : values) value = 1 + (static_cast<float>(random() >> 40) * 0x1p-24f - 0.5f) / 8;
+  std::vector<std::byte> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+}  // namespace
+
+Status RepeatedBytes::read(std::uint64_t offset, std::span<std::byte> into) const {
+  PAGODA_CHECK(offset <= bytes_ && into.size() <= bytes_ - offset, "offset {} bytes {} size {}", offset, into.size(),
+               bytes_);
+  std::size_t at = offset % pattern_.size();
+  while (!into.empty()) {
+    const std::size_t take = std::min(into.size(), pattern_.size() - at);
+    std::memcpy(into.data(), pattern_.data() + at, take);
+    into = into.subspan(take);
+    at = 0;
+  }
+  return Ok{};
+}
+
+std::vector<std::byte> random_blocks(const quant::Format& format) {
+  const auto block_bytes = static_cast<std::size_t>(format.block_bytes);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(prime_up_to(kPatternBytes / format.block_bytes)) * block_bytes);
+  std::vector<float> values(static_cast<std::size_t>(format.block_elements));
+  std::mt19937_64 random(1);
+  for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+    do {  // any bytes may be a block; few of them are weights
+      for (std::size_t i = 0; i < block_bytes; i += sizeof(std::uint64_t)) {
+        const std::uint64_t word = random();
+        std::memcpy(bytes.data() + at + i, &word, std::min(sizeof word, block_bytes - i));
+      }
+      format.decode_row(bytes.data() + at, format.block_elements, values.data());
+    } while (!is_sane(values));
+  }
+  return bytes;
+}
+
+ModelFile make_dummy_file(RawConfig config, TensorCatalog tensors, const quant::Format& format) {
+  std::uint64_t ends[2] = {0, 0};
+  for (const TensorEntry& entry : tensors.entries()) {
+    std::uint64_t& end = ends[entry.file_index];
+    end = std::max(end, entry.offset + entry.bytes);
+  }
+  std::vector<std::unique_ptr<ByteSource>> files;
+  files.push_back(std::make_unique<RepeatedBytes>("dummy matrices", random_blocks(format), ends[0]));
+  files.push_back(std::make_unique<RepeatedBytes>("dummy vectors", floats_near_one(), ends[1]));
+  return ModelFile("a configuration with dummy weights", std::move(config), std::move(tensors), std::move(files));
+}
+
+}  // namespace pagoda::io
