@@ -202,6 +202,7 @@ void add_inspect(CLI::App& app, Arguments& out) {
   add_model(app, out);
   app.add_flag("--tensors", out.tensors, "list every tensor");
   app.add_flag("--plan", out.plan, "show the chosen kernels with their reasons");
+  app.add_option("--caps", out.caps, "plan for this GPU, present or not: h200, h100, a100, l4, rtx4090, b200, rtx5090");
   app.add_flag("--support", out.support, "show what runs where");
   add_running(app, out);
   add_json(app, out);

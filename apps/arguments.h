@@ -43,6 +43,7 @@ struct Arguments {
 
   bool tensors = false;  ///< inspect
   bool plan = false;     ///< inspect
+  std::string caps{};    ///< inspect
   bool support = false;  ///< inspect
 
   BenchOptions bench;

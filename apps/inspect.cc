@@ -51,7 +51,8 @@ void print_support(std::span<const SupportRow> rows) {
 
 Status inspect(const Arguments& arguments) {
   const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
-  InspectOptions options{.model = PAGODA_TRY(model_options(arguments, false)), .plan = arguments.plan};
+  InspectOptions options{
+      .model = PAGODA_TRY(model_options(arguments, false)), .plan = arguments.plan, .caps = arguments.caps};
   const Inspection inspection = PAGODA_TRY(pagoda::inspect(library, arguments.model, options));
   const std::vector<SupportRow> rows = arguments.support ? support(library) : std::vector<SupportRow>{};
   if (arguments.json) {

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <cstdlib>
 
 #include "apps/commands.h"
 #include "apps/terminal.h"
@@ -10,10 +11,19 @@ namespace {
 
 constexpr std::uint64_t kMostTemplateBytes = 1u << 20;
 
+/// Where a user's programs keep what can be made again; empty if the environment names no place.
+std::string cache_folder() {
+  const char* const base = std::getenv("XDG_CACHE_HOME");
+  if (base != nullptr && base[0] == '/') return std::string(base) + "/pagoda/kernels";
+  const char* const home = std::getenv("HOME");
+  return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/pagoda/kernels" : "";
+}
+
 }  // namespace
 
 LibraryOptions library_options(const Arguments& arguments) {
   LibraryOptions options = arguments.library;
+  if (options.cache_folder.empty()) options.cache_folder = cache_folder();
   options.log = [](LogLevel level, std::string_view message) {
     if (level == LogLevel::kDebug) return;
     std::fprintf(stderr, "pagoda: %.*s\n", static_cast<int>(message.size()), message.data());

@@ -251,7 +251,8 @@ bool check_norm(GpuBench& bench, int slices, bool float_output) {
                             .slices = slices,
                             .scale = 0.7f,
                             .epsilon = 1e-5f,
-                            .weight_shift = 1};
+                            .weight_shift = 1,
+                            .rows = nullptr};
   bench.kernel<CudaRmsNormParams>(norm_unit(bench, float_output), "rms_norm")
       .launch(bench.stream(), {.grid = {.x = 3}, .block = {.x = 640}, .shared_bytes = 2572 * 4}, p);
   Values sums = doubles_of(before);
@@ -281,7 +282,7 @@ bool check_softcap(GpuBench& bench) {
   const auto before = random_floats(random, rows * stride, 0, 40);
   auto* logits = memory.upload(before);
   bench.kernel<CudaSoftcapParams>(softcap_unit(bench), "softcap")
-      .launch(bench.stream(), {.grid = {.x = 12, .y = 2}, .block = {.x = 256}}, {logits, stride, rows, width, 30.0f});
+      .launch(bench.stream(), {.grid = {.x = 12, .y = 2}, .block = {.x = 256}}, {logits, stride, rows, width, 30.0f, 1.0f});
   Values want = doubles_of(before);
   for (std::size_t i = 0; i < want.size(); ++i) {
     if (static_cast<std::int64_t>(i) % stride < width) want[i] = 30 * std::tanh(want[i] / 30);

@@ -92,10 +92,10 @@ class Checks {
             bench.unit("kernels/embed/cuda_embed.cu", {format_define, "FROM_MMA16=0", "THREADS=96"})};
   }
   static device::CompileUnit unpack_unit(const GpuBench& bench) {
-    return bench.unit("kernels/linear/cuda_to_bf16.cu", {"FORMAT=Bf16", "FROM_MMA16=1", "TO_MMA16=0", "THREADS=128"});
+    return bench.unit("kernels/linear/cuda_to_bf16.cu", {"FORMAT=BF16", "FROM_MMA16=1", "TO_MMA16=0", "THREADS=128"});
   }
   static device::CompileUnit embed_packed_unit(const GpuBench& bench) {
-    return bench.unit("kernels/embed/cuda_embed.cu", {"FORMAT=Bf16", "FROM_MMA16=1", "THREADS=96"});
+    return bench.unit("kernels/embed/cuda_embed.cu", {"FORMAT=BF16", "FROM_MMA16=1", "THREADS=96"});
   }
 
   template <class Format>
@@ -263,7 +263,7 @@ class Checks {
       auto* rows_out = memory.take<float>(count * w.k);
       bench_.kernel<CudaEmbedParams>(from_packed ? embed_packed_unit(bench_) : all[5], "embed")
           .launch(bench_.stream(), {.grid = {.x = static_cast<std::uint32_t>(count)}, .block = {.x = 96}},
-                  {from_packed ? static_cast<const void*>(packed) : weight, device_ids, rows_out, w.row_bytes, w.k, w.n,
+                  {from_packed ? static_cast<const void*>(packed) : weight, device_ids, nullptr, rows_out, w.row_bytes, w.k, w.n,
                    w.k, 1.5f});
       const auto got = memory.download(rows_out, count * w.k);
       bool same = true;
@@ -288,7 +288,7 @@ class Checks {
 int run() {
   GpuBench bench;
   std::vector<device::CompileUnit> units = {Checks::unpack_unit(bench), Checks::embed_packed_unit(bench)};
-  const std::vector<std::string> names = {"Bf16", "F16",  "F32",  "Iq4Nl", "Iq4Xs", "Mxfp4", "Q2_K", "Q3_K",
+  const std::vector<std::string> names = {"BF16", "F16",  "F32",  "IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K", "Q3_K",
                                           "Q4_0", "Q4_1", "Q4_K", "Q5_0",  "Q5_1",  "Q5_K",  "Q6_K", "Q8_0"};
   for (const std::string& name : names) {
     for (auto& unit : Checks::units(bench, name)) units.push_back(std::move(unit));
@@ -296,8 +296,8 @@ int run() {
   bench.compile(units);
   Checks checks(bench);
   using namespace quant;
-  bool good = checks.check<Bf16>("Bf16") & checks.check<F16>("F16") & checks.check<F32>("F32") &
-              checks.check<Iq4Nl>("Iq4Nl") & checks.check<Iq4Xs>("Iq4Xs") & checks.check<Mxfp4>("Mxfp4") &
+  bool good = checks.check<BF16>("BF16") & checks.check<F16>("F16") & checks.check<F32>("F32") &
+              checks.check<IQ4_NL>("IQ4_NL") & checks.check<IQ4_XS>("IQ4_XS") & checks.check<MXFP4>("MXFP4") &
               checks.check<Q2_K>("Q2_K") & checks.check<Q3_K>("Q3_K") & checks.check<Q4_0>("Q4_0") &
               checks.check<Q4_1>("Q4_1") & checks.check<Q4_K>("Q4_K") & checks.check<Q5_0>("Q5_0") &
               checks.check<Q5_1>("Q5_1") & checks.check<Q5_K>("Q5_K") & checks.check<Q6_K>("Q6_K") &

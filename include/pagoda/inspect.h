@@ -13,6 +13,7 @@ namespace pagoda {
 struct InspectOptions {
   ModelOptions model{};  ///< `weights` is of no account: none are read
   bool plan = false;     ///< make the plan too
+  std::string caps{};    ///< with device "cuda": plan for this GPU, present or not: "h200", "a100", "l4" …
 };
 
 struct TensorInfo {

@@ -46,21 +46,6 @@ ModelInfo file_info(const DescribedFile& described, const ModelOptions& options)
   return info;
 }
 
-Result<device::DeviceCaps> choose_device(const Library::State& library, const std::string& device) {
-  if (device == "cpu") return library.cpu;
-  if (device == "reference") return device::reference_caps();
-  if (device == "auto") {
-    library.log(LogLevel::kInfo, "running on the CPU: this version of Pagoda does not use GPUs yet");
-    return library.cpu;
-  }
-  if (device == "cuda" || device.starts_with("cuda:")) {
-    return fail_param(ErrorCode::kDeviceMissing, "device",
-                      "the device {} cannot be used: this version of Pagoda runs models on the CPU only", device);
-  }
-  return fail_param(ErrorCode::kInvalidArgument, "device",
-                    "the device must be auto, cpu, cuda, cuda:N or reference, not \"{}\"", device);
-}
-
 Status check_options(const ModelOptions& options) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   PAGODA_TRY(option_range("context", options.context, 1, kMost));
@@ -85,7 +70,7 @@ Result<model::Plan> plan_for(const DescribedFile& described, const device::Devic
   PAGODA_TRY(check_options(options));
   const bool exact = caps.kind == device::DeviceKind::kReference;
   sched::Limits limits;
-  limits.prefill_chunk = static_cast<std::int32_t>(options.prefill_chunk.value_or(kDefaultPrefillChunk));
+  limits.prefill_chunk = static_cast<std::int32_t>(options.prefill_chunk.value_or(default_prefill_chunk(caps)));
   model::PlanOptions wanted;
   wanted.precision = exact                                       ? kernels::Precision::kExact
                      : options.precision == Precision::kStandard ? kernels::Precision::kStandard
@@ -96,6 +81,10 @@ Result<model::Plan> plan_for(const DescribedFile& described, const device::Devic
   wanted.max_rows = static_cast<std::int32_t>(options.max_running);
   limits.token_budget = INT32_MAX;
   wanted.max_step_tokens = limits.max_row_tokens() + wanted.max_rows;  // one full chunk beside every decode
+  // On a GPU a captured step computes the logits of all its rows at once.
+  if (caps.kind == device::DeviceKind::kCuda) {
+    wanted.head_rows = std::clamp<std::int32_t>(wanted.max_rows, wanted.head_rows, kMostGpuHeadRows);
+  }
   wanted.workers = threads;
   return model::make_plan(described.description.spec, described.description.binding, caps, wanted);
 }

@@ -24,9 +24,6 @@ Result<DescribedFile> describe_file(const std::string& path, const std::vector<s
 /// The part of ModelInfo that the header tells.
 ModelInfo file_info(const DescribedFile& described, const ModelOptions& options);
 
-/// Where the model is to run. "auto" says in the log why it is the CPU. Errors: kInvalidArgument, kDeviceMissing.
-Result<device::DeviceCaps> choose_device(const Library::State& library, const std::string& device);
-
 /// The fields of ModelOptions against their ranges. Error: kInvalidArgument with the field's name.
 Status check_options(const ModelOptions& options);
 
@@ -35,6 +32,11 @@ Result<model::Plan> plan_for(const DescribedFile& described, const device::Devic
                              const ModelOptions& options, int threads);
 
 /// Prompt tokens of one row at most, if the options leave it open.
-inline constexpr std::int64_t kDefaultPrefillChunk = 512;
+constexpr std::int64_t default_prefill_chunk(const device::DeviceCaps& caps) {
+  return caps.kind == device::DeviceKind::kCuda ? 2048 : 512;
+}
+
+/// Tokens of a step whose logits a GPU computes at once: what a captured step may have at most.
+inline constexpr std::int32_t kMostGpuHeadRows = 256;
 
 }  // namespace pagoda::api

@@ -4,7 +4,7 @@
 #include <map>
 #include <new>
 
-#include "api/describe.h"
+#include "api/devices.h"
 #include "base/format.h"
 #include "runtime/host_runner.h"
 
@@ -83,7 +83,7 @@ Result<Inspection> inspect_file(const Library& library, const std::string& path,
                            .bytes = entry.bytes});
   }
   if (!options.plan) return out;
-  const device::DeviceCaps caps = PAGODA_TRY(api::choose_device(*library.state(), options.model.device));
+  const device::DeviceCaps caps = PAGODA_TRY(api::choose_caps(*library.state(), options.model.device, options.caps));
   const model::Plan plan = PAGODA_TRY(api::plan_for(described, caps, options.model, library.state()->threads));
   const runtime::CacheSize size{.tokens = options.model.kv_tokens.value_or(0),
                                 .bytes = options.model.kv_bytes.value_or(0)};

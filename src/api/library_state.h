@@ -1,10 +1,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
 #include "device/caps.h"
+#include "device/cuda/compiler.h"
 #include "pagoda/library.h"
 
 namespace pagoda {
@@ -14,7 +16,8 @@ struct Library::State {
   device::DeviceCaps cpu;
   int threads = 1;
 
-  mutable std::mutex mutex;  // over the ledger
+  mutable std::mutex mutex;                                  // over the following
+  mutable std::shared_ptr<device::cuda::Compiler> compiler;  // made when a GPU is first asked for
   std::map<const void*, ModelMemory> ledger;
 
   void log(LogLevel level, const std::string& message) const {

@@ -5,6 +5,7 @@
 
 #include "api/library_state.h"
 #include "base/thread_pool.h"
+#include "device/device.h"
 #include "engine/engine.h"
 #include "pagoda/model.h"
 #include "text/chat_template.h"
@@ -33,7 +34,8 @@ struct Model::State {
   };
   std::vector<KvGroup> kv_groups;
 
-  // Null if the model was opened without weights. The engine's thread is the pool's worker 0.
+  // Null if the model was opened without weights. The engine's thread is the pool's worker 0; its runner uses both.
+  std::unique_ptr<device::Device> device;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<engine::Engine> engine;
 };

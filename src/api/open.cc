@@ -4,10 +4,11 @@
 #include <future>
 #include <new>
 
-#include "api/describe.h"
+#include "api/devices.h"
 #include "api/file_keys.h"
 #include "api/model_state.h"
 #include "model/weights.h"
+#include "runtime/cuda_runner.h"
 #include "runtime/host_runner.h"
 
 namespace pagoda {
@@ -55,13 +56,13 @@ void note_step_bytes(Model::State& state, const model::Plan& plan) {
 void fill_running_info(Model::State& state, const model::Plan& plan) {
   ModelInfo& info = state.info;
   info.device = device::to_string(plan.caps.kind);
-  info.device_name = state.library->cpu.name;
+  info.device_name = plan.caps.name;
   info.precision = state.options.precision;
   info.threads = state.library->threads;
   info.context = plan.options.context;
   info.kv_dtype = tensor::name_of(plan.kv_dtype);
   info.block_size = plan.options.block_size;
-  info.prefill_chunk = state.options.prefill_chunk.value_or(api::kDefaultPrefillChunk);
+  info.prefill_chunk = state.options.prefill_chunk.value_or(api::default_prefill_chunk(plan.caps));
   info.weight_bytes = plan.weight_bytes;
 }
 
@@ -84,25 +85,47 @@ engine::Options engine_options(const Model::State& state, const model::Plan& pla
   return options;
 }
 
+/// Compiles what is neither packed nor kept while weights are read. Ready at once on a host.
+std::future<Status> compile_ahead(const Library::State& library, const model::Plan& plan) {
+  if (plan.caps.kind != device::DeviceKind::kCuda)
+    return std::async(std::launch::deferred, [] { return Status(Ok{}); });
+  return std::async(std::launch::async,
+                    [compiler = api::compiler_of(library), units = runtime::cuda_runner_units(plan)] {
+                      return compiler->compile_all(units);
+                    });
+}
+
+Result<std::unique_ptr<runtime::Runner>> make_runner(Model::State& state, model::Plan plan, model::Weights weights,
+                                                     const runtime::CacheSize& cache) {
+  if (plan.caps.kind == device::DeviceKind::kCuda) {
+    return runtime::make_cuda_runner(std::move(plan), std::move(weights), device::cuda::cuda(*state.device), cache);
+  }
+  return runtime::make_host_runner(std::move(plan), std::move(weights), *state.pool, *state.device, cache);
+}
+
 Status load_and_start(Model::State& state, const api::DescribedFile& described) {
-  const device::DeviceCaps caps = PAGODA_TRY(api::choose_device(*state.library, state.options.device));
-  model::Plan plan = PAGODA_TRY(api::plan_for(described, caps, state.options, state.library->threads));
+  api::PlannedDevice chosen = PAGODA_TRY(api::choose_device(*state.library, described, state.options));
+  state.device = std::move(chosen.device);
+  model::Plan plan = std::move(chosen.plan);
   note_step_bytes(state, plan);
   fill_running_info(state, plan);
   state.pool = std::make_unique<ThreadPool>(state.library->threads);
-  model::Weights weights =
-      PAGODA_TRY(model::Weights::load(plan, described.file, *state.pool, [&](std::int64_t done, std::int64_t total) {
+  std::future<Status> compiled = compile_ahead(*state.library, plan);
+  model::Weights weights = PAGODA_TRY(model::Weights::load(
+      plan, described.file, *state.pool, *state.device, [&](std::int64_t done, std::int64_t total) {
         report(state.options, {.stage = ProgressStage::kReadWeights,
                                .done = static_cast<std::uint64_t>(done),
                                .total = static_cast<std::uint64_t>(total)});
       }));
+  PAGODA_TRY(compiled.get());
   report(state.options, {.stage = ProgressStage::kPrepare});
   const runtime::CacheSize cache{.tokens = state.options.kv_tokens.value_or(0),
                                  .bytes = state.options.kv_bytes.value_or(0)};
   const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, cache));
-  const engine::Options options = engine_options(state, plan);
-  auto runner = PAGODA_TRY(runtime::make_host_runner(std::move(plan), std::move(weights), *state.pool, cache));
+  engine::Options options = engine_options(state, plan);
+  auto runner = PAGODA_TRY(make_runner(state, std::move(plan), std::move(weights), cache));
   fill_cache_info(state.info, runner->info());
+  options.limits.steps_in_flight = runner->info().steps_in_flight;
   state.engine = PAGODA_TRY(engine::Engine::start(options, std::move(runner)));
   const std::scoped_lock lock(state.library->mutex);
   state.library->ledger[&state] = {.path = state.info.path,
@@ -147,6 +170,8 @@ Result<Model> Model::open(const Library& library, const std::string& path, Model
     return open_described(library, path, std::move(options));
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kOutOfMemory, "{}: there is not enough memory to open it", path);
+  } catch (const device::cuda::DeviceError& error) {
+    return error.error();
   } catch (const std::exception& exception) {
     return fail(ErrorCode::kInternal, "{}: {}", path, exception.what());
   }

@@ -60,6 +60,35 @@ Result<DeviceCaps> cpu_caps(CpuIsa isa) {
   return DeviceCaps{.kind = DeviceKind::kCpu, .isa = isa, .name = processor_name()};
 }
 
+Result<DeviceCaps> gpu_caps(std::string_view name) {
+  struct Known {
+    std::string_view name, card;
+    GpuCaps caps;
+  };
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  // From NVIDIA's data sheets and the compute capability table of its programming guide.
+  static const Known kKnown[] = {
+      {"h200", "NVIDIA H200", {9, 0, 132, 232448, 60 * kMiB, 139 * kGiB}},
+      {"h100", "NVIDIA H100", {9, 0, 132, 232448, 50 * kMiB, 79 * kGiB}},
+      {"a100", "NVIDIA A100", {8, 0, 108, 166912, 40 * kMiB, 79 * kGiB}},
+      {"l4", "NVIDIA L4", {8, 9, 58, 101376, 48 * kMiB, 22 * kGiB}},
+      {"rtx4090", "NVIDIA GeForce RTX 4090", {8, 9, 128, 101376, 72 * kMiB, 23 * kGiB}},
+      {"b200", "NVIDIA B200", {10, 0, 148, 232448, 126 * kMiB, 178 * kGiB}},
+      {"rtx5090", "NVIDIA GeForce RTX 5090", {12, 0, 170, 101376, 96 * kMiB, 31 * kGiB}},
+  };
+  std::string names;
+  for (const Known& known : kKnown) {
+    if (known.name == name) {
+      return DeviceCaps{
+          .kind = DeviceKind::kCuda, .isa = CpuIsa::kPortable, .name = std::string(known.card), .gpu = known.caps};
+    }
+    names += pagoda::format("{}{}", names.empty() ? "" : ", ", known.name);
+  }
+  return fail_param(ErrorCode::kInvalidArgument, "--caps", "\"{}\" is no GPU that Pagoda knows; known are {}", name,
+                    names);
+}
+
 DeviceCaps reference_caps() { return {.kind = DeviceKind::kReference, .isa = CpuIsa::kPortable, .name = "reference"}; }
 
 }  // namespace pagoda::device

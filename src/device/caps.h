@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/format.h"
 #include "base/result.h"
 
 namespace pagoda::device {
@@ -23,10 +24,26 @@ enum class CpuIsa : std::uint8_t {
   kAvx512Bf16,  ///< and AVX512-BF16
 };
 
+/// What a plan asks of a GPU: plain data, also for a GPU that is not there.
+struct GpuCaps {
+  std::int32_t compute_major = 0;
+  std::int32_t compute_minor = 0;
+  std::int32_t num_sms = 0;
+  std::int64_t shared_bytes_per_block = 0;  ///< the most that a block may opt in to
+  std::int64_t l2_bytes = 0;
+  std::int64_t memory_bytes = 0;
+
+  /// "sm_90"
+  std::string architecture() const { return pagoda::format("sm_{}{}", compute_major, compute_minor); }
+  std::int32_t compute() const { return compute_major * 10 + compute_minor; }
+  friend bool operator==(const GpuCaps&, const GpuCaps&) = default;
+};
+
 struct DeviceCaps {
   DeviceKind kind = DeviceKind::kCpu;
   CpuIsa isa = CpuIsa::kPortable;
-  std::string name;  ///< of the processor, as it calls itself
+  std::string name;  ///< of the processor or card, as it calls itself
+  GpuCaps gpu = {};  ///< of kCuda
 };
 
 std::string_view to_string(CpuIsa isa);
@@ -41,5 +58,9 @@ Result<CpuIsa> parse_isa(std::string_view text);
 /// This machine's CPU. A set that it lacks is kDeviceUnfit.
 Result<DeviceCaps> cpu_caps(CpuIsa isa);
 DeviceCaps reference_caps();
+
+/// A GPU known by name, so that plans are shown and tested without it: "h200", "h100", "a100", "l4", "rtx4090", "b200",
+/// "rtx5090". Another word is kInvalidArgument.
+Result<DeviceCaps> gpu_caps(std::string_view name);
 
 }  // namespace pagoda::device

@@ -1,8 +1,10 @@
-// What the contracts of all operations share: the name of an arithmetic, the precision asked for, a unit to compile.
+// What the contracts of all operations share: the name of an arithmetic, the precision asked for, units to compile.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
+
+#include "device/compile_unit.h"
 
 namespace pagoda::kernels {
 
@@ -24,8 +26,6 @@ constexpr std::string_view to_string(Precision precision) {
   return names[static_cast<std::uint8_t>(precision)];
 }
 
-/// A piece of device code that a plan needs compiled. Host candidates need none; a CUDA unit will name its source,
-/// its constants and its architecture here.
-struct CompileUnit {};
+using device::CompileUnit;  ///< what a plan needs compiled; host candidates need none
 
 }  // namespace pagoda::kernels

@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/result.h"
 #include "device/caps.h"
+#include "device/device.h"
 #include "device/stream.h"
 #include "kernels/arithmetic.h"
 
@@ -39,7 +41,7 @@ struct Candidate {
   bool (*supports)(const Problem&, const device::DeviceCaps&) = nullptr;
   std::size_t (*scratch_bytes)(const Problem&, const device::DeviceCaps&) = nullptr;
   std::vector<CompileUnit> (*units)(const Problem&, const device::DeviceCaps&) = nullptr;
-  Result<Step<Args>> (*prepare)(const Problem&, const Weights&, const device::DeviceCaps&) = nullptr;
+  Result<Step<Args>> (*prepare)(const Problem&, const Weights&, device::Device&) = nullptr;
 };
 
 /// What operations of the host have to say of `scratch_bytes` and `units`, if they need neither.
@@ -59,6 +61,15 @@ const Candidate* choose(std::span<const Candidate> candidates, const Problem& pr
     if (candidate.supports(problem, caps)) return &candidate;
   }
   return nullptr;
+}
+
+/// The same, made ready for its weights. That one supports the problem has been asked before.
+template <class Candidate, class Problem, class Weights>
+auto prepare_first(std::span<const Candidate> candidates, const Problem& problem, const Weights& weights,
+                   device::Device& device) {
+  const Candidate* candidate = choose(candidates, problem, device.caps());
+  PAGODA_CHECK(candidate != nullptr, "no candidate for {}", device.caps().name);
+  return candidate->prepare(problem, weights, device);
 }
 
 }  // namespace pagoda::kernels

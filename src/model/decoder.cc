@@ -2,41 +2,55 @@
 
 #include <algorithm>
 
-#include "kernels/embed/embed.h"
-
 namespace pagoda::model {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;
+constexpr std::int64_t kAlignment = 256;
 
 /// Tables of rotations, one for all layers that turn alike.
 class RopeTables {
  public:
-  RopeTables(const Weights& weights, std::int64_t positions) : positions_(positions) {
-    std::int64_t size = 0;
-    const float* divisors = weights.vector(Role::kRopeDivisors, -1, &size);
-    if (divisors != nullptr) divisors_.assign(divisors, divisors + size);
+  RopeTables(const Weights& weights, std::int64_t positions, device::Device& device)
+      : positions_(positions),
+        divisors_(weights.rope_divisors().begin(), weights.rope_divisors().end()),
+        device_(device) {}
+
+  struct Entry {
+    std::shared_ptr<const kernels::RopeTable> table;
+    const float* rows = nullptr;  // on a GPU
+  };
+
+  Result<Entry> get(kernels::RopeSpec spec) {
+    if (spec.kind == kernels::RopeKind::kNone) return Entry{};
+    spec.frequency_divisors = divisors_;
+    for (const Entry& entry : entries_) {
+      if (entry.table->spec() == spec) return entry;
+    }
+    Entry entry{.table = std::make_shared<const kernels::RopeTable>(spec, positions_), .rows = nullptr};
+    if (device_.caps().kind == device::DeviceKind::kCuda) {
+      const std::vector<float> rows = entry.table->rows();
+      const auto bytes = std::ssize(rows) * static_cast<std::int64_t>(sizeof(float));
+      memory_.push_back(PAGODA_TRY(device_.allocate(bytes, "the tables of rotations")));
+      device_.upload(memory_.back().data(), rows.data(), bytes);
+      entry.rows = reinterpret_cast<const float*>(memory_.back().data());
+    }
+    entries_.push_back(entry);
+    return entry;
   }
 
-  std::shared_ptr<const kernels::RopeTable> get(kernels::RopeSpec spec) {
-    if (spec.kind == kernels::RopeKind::kNone) return nullptr;
-    spec.frequency_divisors = divisors_;
-    for (const auto& table : tables_) {
-      if (table->spec() == spec) return table;
-    }
-    tables_.push_back(std::make_shared<const kernels::RopeTable>(spec, positions_));
-    return tables_.back();
-  }
+  std::vector<device::Memory> take_memory() { return std::move(memory_); }
 
  private:
   std::int64_t positions_;
   std::vector<double> divisors_;
-  std::vector<std::shared_ptr<const kernels::RopeTable>> tables_;
+  device::Device& device_;
+  std::vector<Entry> entries_;
+  std::vector<device::Memory> memory_;
 };
 
 template <class Chosen, class Weights>
-auto prepare_stage(const Chosen& chosen, const Weights& weights, const Plan& plan) {
-  return chosen.kernel->prepare(chosen.problem, weights, plan.caps);
+auto prepare_stage(const Chosen& chosen, const Weights& weights, device::Device& device) {
+  return chosen.kernel->prepare(chosen.problem, weights, device);
 }
 
 }  // namespace
@@ -44,16 +58,21 @@ auto prepare_stage(const Chosen& chosen, const Weights& weights, const Plan& pla
 /// Builds a decoder part by part.
 class Decoder::Preparation {
  public:
-  Preparation(const Plan& plan, const Weights& weights)
-      : plan_(plan), weights_(weights), ropes_(weights, plan.options.context) {}
+  Preparation(const Plan& plan, const Weights& weights, device::Device& device)
+      : plan_(plan), weights_(weights), device_(device), ropes_(weights, plan.options.context, device) {}
 
   Result<Decoder> run(std::span<const kernels::KvPages> pages) {
     decoder_.activation_ = plan_.activation;
+    decoder_.residual_dtype_ = plan_.residual;
     decoder_.hidden_size_ = plan_.spec.hidden;
     decoder_.max_tokens_ = plan_.options.max_step_tokens;
     decoder_.embedding_scale_ = plan_.spec.embedding_scale;
-    decoder_.embedding_ = weights_.matrix(Role::kEmbedding, -1);
+    decoder_.embed_ = PAGODA_TRY(kernels::prepare_embed(weights_.matrix(Role::kEmbedding, -1), device_));
     PAGODA_TRY(allocate());
+    for (std::size_t g = 0; g < decoder_.schedules_.size(); ++g) {
+      decoder_.schedules_[g].step =
+          PAGODA_TRY(kernels::prepare_attention_schedule(attention_of(g), decoder_.schedules_[g].work, device_));
+    }
     for (std::int32_t i = 0; i < std::ssize(plan_.spec.layers); ++i) {
       decoder_.blocks_.push_back(PAGODA_TRY(block(i)));
       decoder_.blocks_.back().pages = pages[static_cast<std::size_t>(i)];
@@ -61,11 +80,18 @@ class Decoder::Preparation {
     const Role head = plan_.spec.tied_head ? Role::kEmbedding : Role::kHead;
     const kernels::HeadWeights weights{.norm = {.weight = weights_.vector(Role::kFinalNorm, -1)},
                                        .product = weights_.matrix(head, -1)};
-    decoder_.head_ = PAGODA_TRY(prepare_stage(plan_.head, weights, plan_));
+    decoder_.head_ = PAGODA_TRY(prepare_stage(plan_.head, weights, device_));
+    decoder_.tables_ = ropes_.take_memory();
     return std::move(decoder_);
   }
 
  private:
+  /// That of a cache group's first layer: the plan has seen to it that all its layers' are alike.
+  const kernels::AttentionProblem& attention_of(std::size_t group) const {
+    const auto layer = static_cast<std::size_t>(plan_.spec.cache_groups[group].layers.front());
+    return plan_.layers[layer].attention.problem;
+  }
+
   Status allocate() {
     std::int64_t query = 0, attended = 0, activated = 0;
     for (const LayerSpec& layer : plan_.spec.layers) {
@@ -75,29 +101,36 @@ class Decoder::Preparation {
     }
     const std::int64_t tokens = plan_.options.max_step_tokens;
     const std::int64_t rows = plan_.head.problem.product.max_m;
-    const std::int64_t element = tensor::size_of(plan_.activation);
-    const auto bytes = [&](std::int64_t count, std::int64_t width) {
-      return round_up(count * width * element, kAlignment);
+    const auto bytes = [&](std::int64_t count, std::int64_t width, tensor::DType dtype) {
+      return round_up(count * width * tensor::size_of(dtype), kAlignment);
     };
-    const std::int64_t sizes[] = {bytes(tokens, plan_.spec.hidden),
-                                  bytes(tokens, query),
-                                  bytes(tokens, attended),
-                                  bytes(tokens, activated),
-                                  bytes(rows, plan_.spec.hidden),
-                                  bytes(rows, plan_.spec.vocab),
-                                  plan_.scratch_bytes};
+    std::vector<std::int64_t> sizes = {
+        bytes(tokens, plan_.spec.hidden, plan_.residual), bytes(tokens, query, plan_.activation),
+        bytes(tokens, attended, plan_.activation),        bytes(tokens, activated, plan_.activation),
+        bytes(rows, plan_.spec.hidden, plan_.activation), bytes(rows, plan_.spec.vocab, plan_.residual),
+        round_up(plan_.scratch_bytes, kAlignment)};
+    decoder_.schedules_.resize(plan_.spec.cache_groups.size());
+    for (std::size_t g = 0; g < decoder_.schedules_.size(); ++g) {
+      const std::size_t work = kernels::attention_work_bytes(attention_of(g), plan_.caps);
+      sizes.push_back(round_up(static_cast<std::int64_t>(work), kAlignment));
+    }
     std::int64_t total = 0;
     for (const std::int64_t size : sizes) total += size;
-    decoder_.memory_ = PAGODA_TRY(HostBuffer::allocate(total, "the buffers of a step"));
+    decoder_.memory_ = PAGODA_TRY(device_.allocate(total, "the buffers of a step"));
     std::byte* at = decoder_.memory_.data();
-    std::byte* places[std::size(sizes)];
-    for (std::size_t i = 0; i < std::size(sizes); at += sizes[i++]) places[i] = at;
+    std::vector<std::byte*> places;
+    for (const std::int64_t size : sizes) {
+      places.push_back(at);
+      at += size;
+    }
+    for (std::size_t g = 0; g < decoder_.schedules_.size(); ++g) decoder_.schedules_[g].work = places[7 + g];
     decoder_.residual_ = places[0];
     decoder_.query_ = places[1];
     decoder_.attended_ = places[2];
     decoder_.activated_ = places[3];
     decoder_.hidden_ = decoder_.view(places[4], rows, plan_.spec.hidden);
     decoder_.logits_ = decoder_.view(places[5], rows, plan_.spec.vocab);
+    decoder_.logits_.dtype = plan_.residual;
     decoder_.scratch_ = places[6];
     return Ok{};
   }
@@ -117,37 +150,46 @@ class Decoder::Preparation {
     in.norm.weight = vector(Role::kAttentionNorm);
     in.product = {matrix(Role::kQuery, Role::kQueryBias), matrix(Role::kKey, Role::kKeyBias),
                   matrix(Role::kValue, Role::kValueBias)};
-    in.post = {
-        .query_norm = vector(Role::kQueryNorm), .key_norm = vector(Role::kKeyNorm), .rope = ropes_.get(spec.rope)};
-    block.attention_in = PAGODA_TRY(prepare_stage(plan.attention_in, in, plan_));
+    const RopeTables::Entry rope = PAGODA_TRY(ropes_.get(spec.rope));
+    in.post = {.query_norm = vector(Role::kQueryNorm),
+               .key_norm = vector(Role::kKeyNorm),
+               .rope = rope.table,
+               .rope_rows = rope.rows};
+    block.attention_in = PAGODA_TRY(prepare_stage(plan.attention_in, in, device_));
 
     const kernels::AttentionWeights attention{.sinks = vector(Role::kSinks)};
-    block.attention = PAGODA_TRY(prepare_stage(plan.attention, attention, plan_));
+    block.attention = PAGODA_TRY(prepare_stage(plan.attention, attention, device_));
 
     const kernels::SublayerOutWeights out{.product = matrix(Role::kAttentionOut, Role::kAttentionOutBias),
                                           .residual = {.norm = vector(Role::kAttentionPostNorm)}};
-    block.attention_out = PAGODA_TRY(prepare_stage(plan.attention_out, out, plan_));
+    block.attention_out = PAGODA_TRY(prepare_stage(plan.attention_out, out, device_));
 
     kernels::FfnInWeights ffn;
     ffn.norm.weight = vector(Role::kFeedForwardNorm);
     ffn.product = {matrix(Role::kGate, Role::kGateBias), matrix(Role::kUp, Role::kUpBias)};
-    block.ffn_in = PAGODA_TRY(prepare_stage(plan.ffn_in, ffn, plan_));
+    block.ffn_in = PAGODA_TRY(prepare_stage(plan.ffn_in, ffn, device_));
 
     const kernels::SublayerOutWeights down{.product = matrix(Role::kDown, Role::kDownBias),
                                            .residual = {.norm = vector(Role::kFeedForwardPostNorm)}};
-    block.ffn_out = PAGODA_TRY(prepare_stage(plan.ffn_out, down, plan_));
+    block.ffn_out = PAGODA_TRY(prepare_stage(plan.ffn_out, down, device_));
     return block;
   }
 
   const Plan& plan_;
   const Weights& weights_;
+  device::Device& device_;
   RopeTables ropes_;
   Decoder decoder_;
 };
 
-Result<Decoder> Decoder::prepare(const Plan& plan, const Weights& weights, std::span<const kernels::KvPages> pages) {
+Result<Decoder> Decoder::prepare(const Plan& plan, const Weights& weights, std::span<const kernels::KvPages> pages,
+                                 device::Device& device) {
   PAGODA_CHECK(pages.size() == plan.spec.layers.size(), "{} sets of pages", pages.size());
-  return Preparation(plan, weights).run(pages);
+  return Preparation(plan, weights, device).run(pages);
+}
+
+tensor::MatrixView Decoder::residual(std::int64_t rows) const {
+  return {.data = residual_, .dtype = residual_dtype_, .rows = rows, .cols = hidden_size_, .stride = hidden_size_};
 }
 
 tensor::MatrixView Decoder::view(std::byte* data, std::int64_t rows, std::int64_t cols) const {
@@ -156,16 +198,19 @@ tensor::MatrixView Decoder::view(std::byte* data, std::int64_t rows, std::int64_
 
 void Decoder::forward(const DecoderInputs& inputs, device::Stream& stream) const {
   const std::int64_t tokens = inputs.step.num_tokens;
-  kernels::embed(embedding_,
-                 {.ids = inputs.ids, .output = view(residual_, tokens, hidden_size_), .scale = embedding_scale_},
-                 stream);
+  embed_.launch({.ids = inputs.ids, .output = residual(tokens), .scale = embedding_scale_, .last_ids = inputs.last_ids},
+                stream);
+  for (std::size_t g = 0; g < schedules_.size(); ++g) {
+    schedules_[g].step.launch({.step = inputs.step, .group = inputs.groups[g]}, stream);
+  }
   for (const Block& block : blocks_) forward(block, inputs, stream);
 }
 
 void Decoder::forward(const Block& block, const DecoderInputs& inputs, device::Stream& stream) const {
   const std::int64_t tokens = inputs.step.num_tokens;
-  const kernels::GroupInputs& group = inputs.groups[block.cache_group];
-  const tensor::MatrixView residual = view(residual_, tokens, hidden_size_);
+  kernels::GroupInputs group = inputs.groups[block.cache_group];
+  group.work = schedules_[block.cache_group].work;
+  const tensor::MatrixView residual = this->residual(tokens);
   const tensor::MatrixView query = view(query_, tokens, block.query_width);
   const tensor::MatrixView attended = view(attended_, tokens, block.value_width);
   const tensor::MatrixView activated = view(activated_, tokens, block.ffn_width);
@@ -192,7 +237,7 @@ void Decoder::head(const std::int64_t* wanted, std::int64_t count, device::Strea
   tensor::MatrixView hidden = hidden_;
   tensor::MatrixView logits = logits_;
   hidden.rows = logits.rows = count;
-  head_.launch({.residual = view(residual_, max_tokens_, hidden_size_),
+  head_.launch({.residual = residual(max_tokens_),
                 .wanted = wanted,
                 .num_wanted = count,
                 .hidden = hidden,

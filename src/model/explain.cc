@@ -48,7 +48,7 @@ std::vector<StageChoice> choices_of(const LayerPlan& layer, const Plan& plan) {
       {.stage = "attention",
        .layers = {},
        .candidate = std::string(layer.attention.kernel->name),
-       .layout = pagoda::format("{} of {}, {} tokens a page", kernels::KvLayout::kName,
+       .layout = pagoda::format("{} of {}, {} tokens a page", kernels::to_string(attention.layout.order),
                                 tensor::name_of(attention.layout.dtype), attention.layout.block_size),
        .reason = pagoda::format(
            "the first that supports heads of {} and {}{} on {}", attention.layout.key_dim, attention.layout.value_dim,

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/embed/embed.h"
+#include "kernels/linear/pack.h"
+
 namespace pagoda::model {
 namespace {
 
@@ -30,8 +33,18 @@ Status check_options(const PlanOptions& options, const ModelSpec& spec, const de
     return fail_param(ErrorCode::kUnsupportedArgument, "--kv-dtype",
                       "the reference keeps keys and values in double: --kv-dtype must be auto");
   }
-  if (caps.kind == device::DeviceKind::kCuda) {
-    return fail(ErrorCode::kDeviceUnfit, "this build of Pagoda has no kernels for {}", caps.name);
+  if (caps.kind == device::DeviceKind::kCpu && options.kv_dtype == KvDType::kFp8E4m3) {
+    return fail_param(ErrorCode::kUnsupportedArgument, "--kv-dtype", "--kv-dtype fp8_e4m3 needs a GPU");
+  }
+  if (caps.kind != device::DeviceKind::kCuda) return Ok{};
+  if (options.kv_dtype == KvDType::kF16) {
+    return fail_param(ErrorCode::kUnsupportedArgument, "--kv-dtype",
+                      "on a GPU keys and values are kept in bf16 or fp8_e4m3, not in f16");
+  }
+  if (options.kv_dtype == KvDType::kFp8E4m3 && caps.gpu.compute() < 89) {
+    return fail_param(ErrorCode::kDeviceUnfit, "--kv-dtype",
+                      "--kv-dtype fp8_e4m3 needs compute capability 8.9, and {} has {}.{}", caps.name,
+                      caps.gpu.compute_major, caps.gpu.compute_minor);
   }
   return Ok{};
 }
@@ -46,12 +59,9 @@ class Planner {
     plan_.options = options;
     const bool reference = caps.kind == device::DeviceKind::kReference;
     plan_.precision = reference ? kernels::Precision::kExact : options.precision;
-    plan_.activation = reference ? tensor::DType::kF64 : tensor::DType::kF32;
-    if (options.kv_dtype == KvDType::kAuto) {
-      plan_.kv_dtype = reference ? tensor::DType::kF64 : tensor::DType::kF16;
-    } else {
-      plan_.kv_dtype = options.kv_dtype == KvDType::kF16 ? tensor::DType::kF16 : tensor::DType::kBf16;
-    }
+    plan_.residual = reference ? tensor::DType::kF64 : tensor::DType::kF32;
+    plan_.activation = on_gpu() ? tensor::DType::kBf16 : plan_.residual;
+    plan_.kv_dtype = kv_dtype();
   }
 
   Result<Plan> make() {
@@ -61,6 +71,7 @@ class Planner {
     plan_.layers.resize(plan_.spec.layers.size());
     for (std::int32_t i = 0; i < std::ssize(plan_.layers); ++i) PAGODA_TRY(plan_layer(i));
     PAGODA_TRY(plan_head());
+    PAGODA_TRY(check_groups());
     for (WeightPlan& weight : plan_.weights) store(weight);
     return std::move(plan_);
   }
@@ -72,6 +83,24 @@ class Planner {
   Status plan_head();
   void store(WeightPlan& weight);
   kernels::KvLayout kv_layout(const AttentionSpec& attention) const;
+  Status check_groups() const;
+
+  bool on_gpu() const { return plan_.caps.kind == device::DeviceKind::kCuda; }
+
+  tensor::DType kv_dtype() const {
+    switch (plan_.options.kv_dtype) {
+      case KvDType::kF16:
+        return tensor::DType::kF16;
+      case KvDType::kBf16:
+        return tensor::DType::kBf16;
+      case KvDType::kFp8E4m3:
+        return tensor::DType::kFp8E4m3;
+      case KvDType::kAuto:
+        break;
+    }
+    if (on_gpu()) return tensor::DType::kBf16;
+    return plan_.precision == kernels::Precision::kExact ? tensor::DType::kF64 : tensor::DType::kF16;
+  }
 
   kernels::RmsNormProblem norm() const {
     return {.activation = plan_.activation,
@@ -163,7 +192,25 @@ kernels::KvLayout Planner::kv_layout(const AttentionSpec& attention) const {
           .block_size = plan_.options.block_size,
           .kv_heads = attention.kv_heads,
           .key_dim = attention.key_dim,
-          .value_dim = attention.value_dim};
+          .value_dim = attention.value_dim,
+          .order = on_gpu() ? kernels::KvOrder::kHeads : kernels::KvOrder::kLanes16};
+}
+
+/// A GPU schedules the attention of a cache group once for all its layers.
+Status Planner::check_groups() const {
+  if (!on_gpu()) return Ok{};
+  for (const CacheGroupSpec& group : plan_.spec.cache_groups) {
+    const AttentionSpec& first = plan_.spec.layers[static_cast<std::size_t>(group.layers.front())].attention;
+    for (const std::int32_t layer : group.layers) {
+      const AttentionSpec& own = plan_.spec.layers[static_cast<std::size_t>(layer)].attention;
+      if (own.heads == first.heads && kv_layout(own) == kv_layout(first)) continue;
+      return fail(
+          ErrorCode::kDeviceUnfit,
+          "layers {} and {} share a cache group and have heads of other numbers or sizes, which {} does not serve",
+          group.layers.front(), layer, plan_.caps.name);
+    }
+  }
+  return Ok{};
 }
 
 Status Planner::plan_layer(std::int32_t index) {
@@ -173,8 +220,9 @@ Status Planner::plan_layer(std::int32_t index) {
   PAGODA_TRY(plan_feed_forward(index));
   const std::int64_t widths =
       layer.attention.heads * (layer.attention.key_dim + layer.attention.value_dim) + layer.feed_forward.width;
-  const std::int64_t elements = plan_.options.max_step_tokens * (plan_.spec.hidden + widths);
-  plan_.activation_bytes = std::max(plan_.activation_bytes, elements * tensor::size_of(plan_.activation));
+  const std::int64_t bytes = plan_.options.max_step_tokens * (plan_.spec.hidden * tensor::size_of(plan_.residual) +
+                                                              widths * tensor::size_of(plan_.activation));
+  plan_.activation_bytes = std::max(plan_.activation_bytes, bytes);
   return Ok{};
 }
 
@@ -239,7 +287,8 @@ Status Planner::plan_head() {
   // An embedding that is no head is only ever read row by row: the file's own order is as good as any.
   WeightPlan& embedding = weight(Role::kEmbedding, -1);
   if (embedding.layout == nullptr) embedding.layout = &kernels::kRowsLayout;
-  plan_.activation_bytes += rows * (plan_.spec.hidden + plan_.spec.vocab) * tensor::size_of(plan_.activation);
+  plan_.activation_bytes += rows * (plan_.spec.hidden * tensor::size_of(plan_.activation) +
+                                    plan_.spec.vocab * tensor::size_of(plan_.residual));
   return Ok{};
 }
 
@@ -260,9 +309,7 @@ Result<KvDType> parse_kv_dtype(std::string_view text) {
   if (text == "auto") return KvDType::kAuto;
   if (text == "f16") return KvDType::kF16;
   if (text == "bf16") return KvDType::kBf16;
-  if (text == "fp8_e4m3") {
-    return fail_param(ErrorCode::kUnsupportedArgument, "--kv-dtype", "--kv-dtype fp8_e4m3 needs a GPU");
-  }
+  if (text == "fp8_e4m3") return KvDType::kFp8E4m3;
   return fail_param(ErrorCode::kInvalidArgument, "--kv-dtype",
                     "--kv-dtype is \"{}\"; it must be auto, bf16, f16 or fp8_e4m3", text);
 }
@@ -277,6 +324,30 @@ std::int64_t Plan::bytes_per_block(std::int32_t cache_group) const {
     bytes += page_stride(layer);
   }
   return bytes;
+}
+
+std::vector<kernels::CompileUnit> units(const Plan& plan) {
+  std::vector<kernels::CompileUnit> units;
+  const auto add = [&](std::vector<kernels::CompileUnit> more) {
+    units.insert(units.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  };
+  const auto add_stage = [&](const auto& chosen) { add(chosen.kernel->units(chosen.problem, plan.caps)); };
+  for (const WeightPlan& weight : plan.weights) {
+    if (weight.layout == nullptr) continue;
+    add(kernels::pack_units(*weight.format, *weight.layout, plan.caps));
+    if (weight.tensor.role == Role::kEmbedding) add(kernels::embed_units(*weight.format, *weight.layout, plan.caps));
+  }
+  for (const LayerPlan& layer : plan.layers) {
+    add_stage(layer.attention_in);
+    add_stage(layer.attention);
+    add_stage(layer.attention_out);
+    add_stage(layer.ffn_in);
+    add_stage(layer.ffn_out);
+  }
+  add_stage(plan.head);
+  std::ranges::sort(units);
+  units.erase(std::unique(units.begin(), units.end()), units.end());
+  return units;
 }
 
 Result<Plan> make_plan(const ModelSpec& spec, const Binding& binding, const device::DeviceCaps& caps,

@@ -29,15 +29,15 @@ struct Shard {
   std::int32_t world = 1;
 };
 
-enum class KvDType : std::uint8_t { kAuto, kF16, kBf16 };
+enum class KvDType : std::uint8_t { kAuto, kF16, kBf16, kFp8E4m3 };
 
-/// "auto", "f16", "bf16"; fp8_e4m3 is kUnsupportedArgument on a host, another word kInvalidArgument.
+/// "auto", "f16", "bf16" or "fp8_e4m3"; another word is kInvalidArgument.
 Result<KvDType> parse_kv_dtype(std::string_view text);
 
 struct PlanOptions {
   kernels::Precision precision = kernels::Precision::kStandard;  ///< of a CPU; the reference is always exact
-  KvDType kv_dtype = KvDType::kAuto;                             ///< f16 on the CPU, double on the reference
-  std::int32_t block_size = 16;                                  ///< tokens of a page: a power of two from 8 to 256
+  KvDType kv_dtype = KvDType::kAuto;   ///< f16 on the CPU, bf16 on a GPU, double on the reference
+  std::int32_t block_size = 16;        ///< tokens of a page: a power of two from 8 to 256
   std::int64_t context = 0;            ///< the most tokens of a sequence; 0: what the model was made for
   std::int32_t max_step_tokens = 576;  ///< of a step, all rows together
   std::int32_t max_rows = 16;          ///< sequences of a step
@@ -85,7 +85,8 @@ struct Plan {
   device::DeviceCaps caps;
   PlanOptions options;  ///< with `context` resolved
   kernels::Precision precision = kernels::Precision::kStandard;
-  tensor::DType activation = tensor::DType::kF32;
+  tensor::DType activation = tensor::DType::kF32;  ///< between stages
+  tensor::DType residual = tensor::DType::kF32;    ///< of the residual stream, and of logits
   tensor::DType kv_dtype = tensor::DType::kF16;
   std::vector<WeightPlan> weights;  ///< as the binding's; a tied head has none of its own
   std::vector<LayerPlan> layers;
@@ -106,6 +107,9 @@ struct Plan {
 /// no candidate reads; kDeviceUnfit.
 Result<Plan> make_plan(const ModelSpec& spec, const Binding& binding, const device::DeviceCaps& caps,
                        const PlanOptions& options);
+
+/// All device code that the plan needs, each unit once; nothing on a host.
+std::vector<kernels::CompileUnit> units(const Plan& plan);
 
 /// Every choice with its reason, equal ones of several layers as one: what `inspect --plan` prints.
 std::vector<StageChoice> explain(const Plan& plan);

@@ -5,11 +5,13 @@
 #include <mutex>
 #include <optional>
 
+#include "device/cuda/driver.h"
+#include "kernels/linear/pack.h"
+
 namespace pagoda::model {
 namespace {
 
 constexpr std::size_t kNumRoles = static_cast<std::size_t>(Role::kFeedForwardPostNorm) + 1;
-constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;  // each worker holds one piece of the file at a time
 
 std::size_t place(Role role, std::int32_t layer) {
   return static_cast<std::size_t>(layer + 1) * kNumRoles + static_cast<std::size_t>(role);
@@ -28,12 +30,13 @@ struct Piece {
 /// One load, shared by the pool's workers.
 class Weights::Loader {
  public:
-  Loader(std::span<const Stored> stored, const io::ModelFile& file, const LoadProgress& progress)
-      : stored_(stored), file_(file), progress_(progress) {
-    for (std::size_t i = 0; i < stored.size(); ++i) cut(i);
+  Loader(Weights& weights, const io::ModelFile& file, const LoadProgress& progress, std::int64_t piece_bytes)
+      : stored_(weights.stored_), rope_divisors_(weights.rope_divisors_), file_(file), progress_(progress) {
+    for (std::size_t i = 0; i < stored_.size(); ++i) cut(i, piece_bytes);
   }
 
-  Status run(ThreadPool& pool) {
+  Status run(ThreadPool& pool, device::Device& device) {
+    packers_ = PAGODA_TRY(kernels::make_packers(device, pool.num_threads()));
     pool.run([](void* self, int worker) { static_cast<Loader*>(self)->work(worker); }, this);
     if (error_.has_value()) return *std::move(error_);
     if (progress_) progress_(total_, total_);
@@ -41,12 +44,12 @@ class Weights::Loader {
   }
 
  private:
-  void cut(std::size_t index) {
+  void cut(std::size_t index, std::int64_t piece_bytes) {
     const WeightPlan& plan = stored_[index].plan;
     const std::int64_t row_bytes = plan.format->row_bytes(plan.tensor.cols);
     const std::int64_t multiple = plan.layout != nullptr ? plan.layout->row_multiple : 1;
     const std::int64_t rows =
-        std::max(multiple, kPieceBytes / std::max<std::int64_t>(row_bytes, 1) / multiple * multiple);
+        std::max(multiple, piece_bytes / std::max<std::int64_t>(row_bytes, 1) / multiple * multiple);
     for (std::int64_t row = 0; row < plan.tensor.rows; row += rows) {
       const std::int64_t count = std::min(rows, plan.tensor.rows - row);
       pieces_.push_back({index, row, count, count * row_bytes});
@@ -55,39 +58,54 @@ class Weights::Loader {
   }
 
   void work(int worker) {
-    std::vector<std::byte> staging;
+    kernels::Packer& packer = *packers_[static_cast<std::size_t>(worker)];
     for (;;) {
       const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
-      if (index >= pieces_.size() || failed_.load(std::memory_order_relaxed)) return;
+      if (index >= pieces_.size() || failed_.load(std::memory_order_relaxed)) break;
       const Piece& piece = pieces_[index];
-      if (Status status = load(piece, staging); !status.ok()) {
+      if (Status status = load_safely(piece, packer); !status.ok()) {
         const std::lock_guard lock(mutex_);
         if (!error_.has_value()) error_ = std::move(status).error();
         failed_.store(true, std::memory_order_relaxed);
-        return;
+        break;
       }
       const std::int64_t done = done_.fetch_add(piece.bytes, std::memory_order_relaxed) + piece.bytes;
       if (worker == 0 && progress_) progress_(done, total_);
     }
+    packer.finish();
   }
 
-  Status load(const Piece& piece, std::vector<std::byte>& staging) const {
+  /// A worker's thread has no one above it who would catch.
+  Status load_safely(const Piece& piece, kernels::Packer& packer) const {
+    try {
+      return load(piece, packer);
+    } catch (const device::cuda::DeviceError& error) {
+      return error.error();
+    }
+  }
+
+  Status load(const Piece& piece, kernels::Packer& packer) const {
     const Stored& stored = stored_[piece.weight];
     const BoundTensor& tensor = stored.plan.tensor;
-    staging.resize(std::max(staging.size(), static_cast<std::size_t>(piece.bytes)));
-    const std::span bytes(staging.data(), static_cast<std::size_t>(piece.bytes));
+    const std::span<std::byte> bytes = PAGODA_TRY(packer.staging(piece.bytes));
     PAGODA_TRY(file_.read_rows(*tensor.entry, piece.first_row, piece.num_rows, bytes));
     const quant::Format& format = *stored.plan.format;
     if (stored.plan.layout != nullptr) {
-      stored.plan.layout->pack(format, {.n = tensor.rows, .k = tensor.cols}, piece.first_row, piece.num_rows,
-                               bytes.data(), stored.data);
-    } else {
-      format.decode_row(bytes.data(), tensor.cols, reinterpret_cast<float*>(stored.data));
+      packer.pack(format, *stored.plan.layout, {.n = tensor.rows, .k = tensor.cols}, piece.first_row, piece.num_rows,
+                  stored.data);
+      return Ok{};
     }
+    if (tensor.role == Role::kRopeDivisors) {
+      rope_divisors_.resize(static_cast<std::size_t>(tensor.cols));
+      format.decode_row(bytes.data(), tensor.cols, rope_divisors_.data());
+    }
+    packer.widen(format, tensor.cols, reinterpret_cast<float*>(stored.data));
     return Ok{};
   }
 
   std::span<const Stored> stored_;
+  std::vector<float>& rope_divisors_;                      // written by the one worker that has its piece
+  std::vector<std::unique_ptr<kernels::Packer>> packers_;  // by worker
   const io::ModelFile& file_;
   const LoadProgress& progress_;
   std::vector<Piece> pieces_;
@@ -99,10 +117,10 @@ class Weights::Loader {
   std::optional<Error> error_;
 };
 
-Result<Weights> Weights::load(const Plan& plan, const io::ModelFile& file, ThreadPool& pool,
+Result<Weights> Weights::load(const Plan& plan, const io::ModelFile& file, ThreadPool& pool, device::Device& device,
                               const LoadProgress& progress) {
   Weights weights;
-  weights.memory_ = PAGODA_TRY(HostBuffer::allocate(plan.weight_bytes, "the weights", true));
+  weights.memory_ = PAGODA_TRY(device.allocate(plan.weight_bytes, "the weights", device::Use::kOften));
   weights.index_.assign((plan.spec.layers.size() + 1) * kNumRoles, -1);
   std::int64_t offset = 0;
   for (const WeightPlan& weight : plan.weights) {
@@ -111,8 +129,8 @@ Result<Weights> Weights::load(const Plan& plan, const io::ModelFile& file, Threa
     offset += round_up<std::int64_t>(weight.bytes, kernels::kLayoutAlignment);
   }
   PAGODA_CHECK(offset == plan.weight_bytes, "{} of {} bytes", offset, plan.weight_bytes);
-  Loader loader(weights.stored_, file, progress);
-  PAGODA_TRY(loader.run(pool));
+  Loader loader(weights, file, progress, kernels::piece_bytes(device.caps()));
+  PAGODA_TRY(loader.run(pool, device));
   // The catalog's entries belong to the file, which may be closed now.
   for (Stored& stored : weights.stored_) stored.plan.tensor.entry = nullptr;
   return weights;
@@ -133,11 +151,10 @@ kernels::LinearWeight Weights::matrix(Role role, std::int32_t layer, Role bias_r
           .bias = bias_role == role ? nullptr : vector(bias_role, layer)};
 }
 
-const float* Weights::vector(Role role, std::int32_t layer, std::int64_t* size) const {
+const float* Weights::vector(Role role, std::int32_t layer) const {
   const Stored* stored = find(role, layer);
   if (stored == nullptr) return nullptr;
   PAGODA_CHECK(stored->plan.layout == nullptr, "{} is a matrix", to_string(role));
-  if (size != nullptr) *size = stored->plan.tensor.cols;
   return reinterpret_cast<const float*>(stored->data);
 }
 

@@ -6,9 +6,9 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "device/device.h"
 #include "io/model_file.h"
 #include "kernels/linear/linear.h"
-#include "model/host_buffer.h"
 #include "model/plan.h"
 
 namespace pagoda::model {
@@ -19,17 +19,20 @@ using LoadProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 /// All weights of a model in memory, each once, in the layout of the plan. Lives as long as anything prepared with it.
 class Weights {
  public:
-  /// Reads the tensors by pieces of a few MiB and packs them, on all workers of the pool. Errors: kFileUnreadable,
-  /// kFileChanged, kOutOfMemory.
-  static Result<Weights> load(const Plan& plan, const io::ModelFile& file, ThreadPool& pool,
+  /// Reads the tensors by pieces of a few MiB and packs them into the device's memory, on all workers of the pool.
+  /// Errors: kFileUnreadable, kFileChanged, kOutOfMemory, kDeviceMemory.
+  static Result<Weights> load(const Plan& plan, const io::ModelFile& file, ThreadPool& pool, device::Device& device,
                               const LoadProgress& progress = {});
 
   /// A weight of products. `bias_role` is the role of its bias; without one, or if the model has none, it has no bias.
   kernels::LinearWeight matrix(Role role, std::int32_t layer, Role bias_role) const;
   kernels::LinearWeight matrix(Role role, std::int32_t layer) const { return matrix(role, layer, role); }
 
-  /// A norm, a bias or the like; null if the model has none. `size` of them, if it is asked for.
-  const float* vector(Role role, std::int32_t layer, std::int64_t* size = nullptr) const;
+  /// A norm, a bias or the like, in the device's memory; null if the model has none.
+  const float* vector(Role role, std::int32_t layer) const;
+
+  /// Role::kRopeDivisors, which tables are made of, in the host's memory; empty if the model has none.
+  std::span<const float> rope_divisors() const { return rope_divisors_; }
 
   std::int64_t bytes() const { return memory_.bytes(); }
 
@@ -42,8 +45,9 @@ class Weights {
 
   const Stored* find(Role role, std::int32_t layer) const;
 
-  HostBuffer memory_;
+  device::Memory memory_;
   std::vector<Stored> stored_;
+  std::vector<float> rope_divisors_;
   std::vector<std::int32_t> index_;  // (layers + 1, roles): into stored_, or -1
 };
 

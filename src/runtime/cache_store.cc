@@ -64,12 +64,12 @@ Result<std::vector<kv::GroupConfig>> size_cache(const model::Plan& plan, const C
   return groups_for(plan, low * block);
 }
 
-Result<CacheStore> CacheStore::create(const model::Plan& plan, std::span<const kv::GroupConfig> groups) {
+Result<CacheStore> CacheStore::create(const model::Plan& plan, std::span<const kv::GroupConfig> groups,
+                                      device::Device& device) {
   CacheStore store;
   // Attention reads all of a sequence's pages each step: large pages of memory save it a fifth of the time. They cost
   // at most two of them a layer, since blocks are taken from the start.
-  const bool huge = true;
-  store.memory_ = PAGODA_TRY(model::HostBuffer::allocate(bytes_of(groups), "the cache of keys and values", huge));
+  store.memory_ = PAGODA_TRY(device.allocate(bytes_of(groups), "the cache of keys and values", device::Use::kOften));
   std::byte* at = store.memory_.data();
   for (std::int32_t layer = 0; layer < std::ssize(plan.spec.layers); ++layer) {
     const std::int32_t group = plan.spec.layers[static_cast<std::size_t>(layer)].attention.cache_group;

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/device.h"
 #include "kernels/kv_store/kv_layout.h"
 #include "kv/group_config.h"
-#include "model/host_buffer.h"
 #include "model/plan.h"
 
 namespace pagoda::runtime {
@@ -23,17 +23,18 @@ struct CacheSize {
 /// blocks have no number), naming the flag.
 Result<std::vector<kv::GroupConfig>> size_cache(const model::Plan& plan, const CacheSize& size);
 
-/// Keys and values of all layers, in memory that becomes real when it is first written.
+/// Keys and values of all layers; on a host in memory that becomes real when it is first written.
 class CacheStore {
  public:
-  /// Error: kOutOfMemory.
-  static Result<CacheStore> create(const model::Plan& plan, std::span<const kv::GroupConfig> groups);
+  /// Errors: kOutOfMemory, kDeviceMemory.
+  static Result<CacheStore> create(const model::Plan& plan, std::span<const kv::GroupConfig> groups,
+                                   device::Device& device);
 
   std::span<const kernels::KvPages> pages() const { return pages_; }  ///< one set a layer
   std::int64_t bytes() const { return memory_.bytes(); }
 
  private:
-  model::HostBuffer memory_;
+  device::Memory memory_;
   std::vector<kernels::KvPages> pages_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "model/decoder.h"
 #include "runtime/decode_graphs.h"
+#include "runtime/report_token.h"
 #include "runtime/sampler.h"
 #include "runtime/step_inputs.h"
 #include "runtime/step_results.h"
@@ -48,7 +49,7 @@ class HostRunner final : public Runner {
     const auto wanted = std::ssize(results_.wanted());
     for (std::int64_t first = 0; first < wanted; first += decoder_.head_rows()) {
       const std::int64_t count = std::min(decoder_.head_rows(), wanted - first);
-      decoder_.head(results_.wanted_tokens() + first, count, stream_);
+      decoder_.head(results_.wanted_tokens().data() + first, count, stream_);
       stream_.launch<Slice>([](const Slice& slice, device::HostRange range) { slice.runner->finish(slice, range); },
                             Slice{.runner = this, .first = first}, count);
     }
@@ -77,46 +78,15 @@ class HostRunner final : public Runner {
       const sched::Row& row = batch_->rows[static_cast<std::size_t>(token.row)];
       const std::span<const T> logits(decoder_.logits().template row<T>(i), static_cast<std::size_t>(info_.vocab));
       RowScratch<T>& scratch = scratch_[static_cast<std::size_t>(range.worker)];
-      if (token.place >= 0) report(token, row, logits, i, scratch);
+      if (token.place >= 0) {
+        const std::span<const T> hidden(decoder_.hidden().template row<T>(i),
+                                        static_cast<std::size_t>(plan_.spec.hidden));
+        report_token(*batch_, token, logits, hidden, results_, scratch.draw);
+      }
       if (token.draws) {
         sampler_.sample(row.slot, row.end(), logits, scratch, results_.best(token.row), results_.row(token.row));
       }
     }
-  }
-
-  /// What the row wants of this token beside an id.
-  void report(const WantedToken& token, const sched::Row& row, std::span<const T> logits, std::int64_t slice_row,
-              RowScratch<T>& scratch) {
-    const auto narrow = [](T value) { return static_cast<float>(value); };
-    if (row.want == sched::Want::kLogits) {
-      std::ranges::transform(logits, results_.logits(token).begin(), narrow);
-    } else if (row.want == sched::Want::kHidden) {
-      const std::span<const T> hidden(decoder_.hidden().template row<T>(slice_row),
-                                      static_cast<std::size_t>(plan_.spec.hidden));
-      std::ranges::transform(hidden, results_.hidden(token).begin(), narrow);
-    } else if (row.want == sched::Want::kPromptLogprobs) {
-      report_logprobs(token, row, logits, scratch);
-    }
-  }
-
-  void report_logprobs(const WantedToken& token, const sched::Row& row, std::span<const T> logits,
-                       RowScratch<T>& scratch) {
-    const std::int64_t at = row.token_offset + row.want_from + token.place;
-    const std::int32_t target = batch_->targets[static_cast<std::size_t>(at)];
-    const kernels::RowSummary summary = kernels::summarize(logits, plan_.caps.isa);
-    const std::span<TokenLogprob> best = results_.target_best(token);
-    if (!summary.finite) {
-      constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-      results_.target_logprob(token) = kNan;
-      std::ranges::fill(best, TokenLogprob{.id = sched::kNoToken, .logprob = kNan});
-      return;
-    }
-    const double log_sum = kernels::log_sum_exp(logits, summary.max, plan_.caps.isa);
-    if (target != sched::kNoToken) {
-      results_.target_logprob(token) =
-          static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(target)]) - log_sum);
-    }
-    if (!best.empty()) kernels::best_tokens(logits, log_sum, best, scratch.draw);
   }
 
   model::Plan plan_;
@@ -147,12 +117,12 @@ RunnerInfo info_of(const model::Plan& plan, std::vector<kv::GroupConfig> groups)
 }  // namespace
 
 Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weights weights, ThreadPool& pool,
-                                                 const CacheSize& size) {
+                                                 device::Device& device, const CacheSize& size) {
   PAGODA_CHECK(plan.options.workers == pool.num_threads(), "a plan for {} workers and a pool of {}",
                plan.options.workers, pool.num_threads());
   std::vector<kv::GroupConfig> groups = PAGODA_TRY(size_cache(plan, size));
-  CacheStore cache = PAGODA_TRY(CacheStore::create(plan, groups));
-  model::Decoder decoder = PAGODA_TRY(model::Decoder::prepare(plan, weights, cache.pages()));
+  CacheStore cache = PAGODA_TRY(CacheStore::create(plan, groups, device));
+  model::Decoder decoder = PAGODA_TRY(model::Decoder::prepare(plan, weights, cache.pages(), device));
   RunnerInfo info = info_of(plan, std::move(groups));
   const bool reference = plan.activation == tensor::DType::kF64;
   const auto make = [&]<class T>() -> std::unique_ptr<Runner> {

@@ -11,10 +11,11 @@
 
 namespace pagoda::runtime {
 
-/// A runner on the host: the CPU or the reference, as the plan says. Steps are done when `submit` returns. The pool is
-/// lent; its calling thread is the runner's. Errors: those of size_cache and Decoder::prepare; kOutOfMemory.
+/// A runner on the host: the CPU or the reference, as the plan says. Steps are done when `submit` returns. The pool and
+/// the device are lent; its calling thread is the runner's. Errors: those of size_cache and Decoder::prepare;
+/// kOutOfMemory.
 Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weights weights, ThreadPool& pool,
-                                                 const CacheSize& cache = {});
+                                                 device::Device& device, const CacheSize& cache = {});
 
 /// Bytes a runner of this plan takes beside the weights: the cache, and everything else.
 struct RunnerMemory {

@@ -11,7 +11,7 @@ std::size_t tokens_wanted(const sched::Row& row) {
 
 }  // namespace
 
-void StepResults::begin(const sched::Batch& batch, const Sampler& sampler) {
+void StepResults::begin(const sched::Batch& batch) {
   wanted_.clear();
   wanted_tokens_.clear();
   places_.clear();
@@ -20,7 +20,7 @@ void StepResults::begin(const sched::Batch& batch, const Sampler& sampler) {
   for (std::int32_t r = 0; r < std::ssize(batch.rows); ++r) {
     const sched::Row& row = batch.rows[static_cast<std::size_t>(r)];
     rows_[static_cast<std::size_t>(r)].slot = row.slot;
-    reserve_row(row, sampler, totals);
+    reserve_row(row, num_best_[static_cast<std::size_t>(r)], totals);
     const std::int64_t first = row.want == sched::Want::kNothing ? row.count : row.want_from;
     for (std::int64_t i = std::min<std::int64_t>(first, row.count - 1); i < row.count; ++i) {
       const bool draws = row.wants_id && i == row.count - 1;
@@ -38,13 +38,13 @@ void StepResults::begin(const sched::Batch& batch, const Sampler& sampler) {
   point_rows(batch);
 }
 
-void StepResults::reserve_row(const sched::Row& row, const Sampler& sampler, Places& totals) {
+void StepResults::reserve_row(const sched::Row& row, const NumBest& num_best, Places& totals) {
   Places place = totals;
   const std::size_t tokens = tokens_wanted(row);
-  place.best_count = row.wants_id ? static_cast<std::size_t>(std::max(0, sampler.num_best(row.slot))) : 0;
+  place.best_count = row.wants_id ? static_cast<std::size_t>(std::max(0, num_best.drawn)) : 0;
   totals.best += place.best_count;
   if (row.want == sched::Want::kPromptLogprobs) {
-    place.target_best_each = static_cast<std::size_t>(sampler.num_prompt_best(row.slot));
+    place.target_best_each = static_cast<std::size_t>(num_best.prompt);
     totals.targets += tokens;
     totals.target_best += tokens * place.target_best_each;
   }

@@ -21,12 +21,19 @@ class StepResults {
  public:
   StepResults(std::int64_t vocab, std::int64_t hidden) : vocab_(vocab), hidden_(hidden) {}
 
-  /// Makes room for what the batch wants and lists its tokens in `wanted`.
-  void begin(const sched::Batch& batch, const Sampler& sampler);
+  /// Makes room for what the batch wants and lists its tokens in `wanted`. `sampler` is a Sampler or a DeviceSampler.
+  template <class AnySampler>
+  void begin(const sched::Batch& batch, const AnySampler& sampler) {
+    num_best_.clear();
+    for (const sched::Row& row : batch.rows) {
+      num_best_.push_back({sampler.num_best(row.slot), sampler.num_prompt_best(row.slot)});
+    }
+    begin(batch);
+  }
 
   std::span<const WantedToken> wanted() const { return wanted_; }
   /// The same tokens as places in the step.
-  const std::int64_t* wanted_tokens() const { return wanted_tokens_.data(); }
+  std::span<const std::int64_t> wanted_tokens() const { return wanted_tokens_; }
 
   RowResult& row(std::int32_t index) { return rows_[static_cast<std::size_t>(index)]; }
   std::span<const RowResult> rows() const { return rows_; }
@@ -44,11 +51,17 @@ class StepResults {
     std::size_t targets = 0, target_best = 0, target_best_each = 0;
     std::size_t logits = 0, hidden = 0;
   };
-  void reserve_row(const sched::Row& row, const Sampler& sampler, Places& totals);
+  /// Best log-probabilities that a row's slot wants: beside what it draws, and beside each prompt token.
+  struct NumBest {
+    std::int32_t drawn, prompt;
+  };
+  void begin(const sched::Batch& batch);
+  void reserve_row(const sched::Row& row, const NumBest& num_best, Places& totals);
   void point_rows(const sched::Batch& batch);
 
   std::int64_t vocab_;
   std::int64_t hidden_;
+  std::vector<NumBest> num_best_;  // by row
   std::vector<WantedToken> wanted_;
   std::vector<std::int64_t> wanted_tokens_;
   std::vector<RowResult> rows_;

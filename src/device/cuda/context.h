@@ -4,24 +4,10 @@
 #include <string>
 
 #include "base/result.h"
+#include "device/caps.h"
 #include "device/cuda/driver.h"
 
 namespace pagoda::device::cuda {
-
-/// What a plan asks of a GPU: plain data, also for a GPU that is not there.
-struct GpuCaps {
-  std::int32_t compute_major = 0;
-  std::int32_t compute_minor = 0;
-  std::int32_t num_sms = 0;
-  std::int64_t shared_bytes_per_block = 0;  ///< the most that a block may opt in to
-  std::int64_t l2_bytes = 0;
-  std::int64_t memory_bytes = 0;
-
-  /// "sm_90"
-  std::string architecture() const { return pagoda::format("sm_{}{}", compute_major, compute_minor); }
-  std::int32_t compute() const { return compute_major * 10 + compute_minor; }
-  friend bool operator==(const GpuCaps&, const GpuCaps&) = default;
-};
 
 /// A GPU's primary context, retained as long as this lives.
 class Context {

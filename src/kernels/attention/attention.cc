@@ -1,4 +1,5 @@
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cuda_attention.h"
 
 #include <algorithm>
 #include <array>
@@ -56,7 +57,7 @@ void launch(const CpuKernels& kernels, const AttentionParams& p, std::int64_t wo
 
 template <device::HostKernel<AttentionTileParams> tiles, device::HostKernel<AttentionPartitionParams> partitions,
           device::HostKernel<AttentionMergeParams> merge>
-Result<AttentionStep> prepare_cpu(const AttentionProblem& problem, const AttentionWeights& weights, const DeviceCaps&) {
+Result<AttentionStep> prepare_cpu(const AttentionProblem& problem, const AttentionWeights& weights, device::Device&) {
   return AttentionStep([fixed = fixed_params(problem, weights), workers = problem.workers](const AttentionArgs& args,
                                                                                            device::Stream& stream) {
     AttentionParams params = fixed;
@@ -97,26 +98,28 @@ constexpr AttentionKernel cpu(std::string_view name, Arithmetic arithmetic) {
   return {name, arithmetic, cpu_supports<isa>, cpu_scratch, no_units, prepare_cpu<tiles, partitions, merge>};
 }
 
-constexpr std::array kKernels = {
-    AttentionKernel{
-        "cpu_avx512_bf16",
-        {"bf16_pairs_f32"},
-        bf16_supports,
-        cpu_scratch,
-        no_units,
-        prepare_cpu<attention_tiles_avx512_bf16, attention_partitions_avx512_bf16, attention_merge_avx512_bf16>},
-    cpu<CpuIsa::kAvx512, attention_tiles_avx512, attention_partitions_avx512, attention_merge_avx512>(
-        "cpu_avx512", kFusedLanesArithmetic),
-    cpu<CpuIsa::kAvx2, attention_tiles_avx2, attention_partitions_avx2, attention_merge_avx2>("cpu_avx2",
-                                                                                              kFusedLanesArithmetic),
-    cpu<CpuIsa::kPortable, attention_tiles_portable, attention_partitions_portable, attention_merge_portable>(
-        "cpu_portable", kPlainLanesArithmetic),
-    AttentionKernel{"reference", kReferenceArithmetic, reference_supports, attention_reference_scratch, no_units,
-                    prepare_attention_reference},
-};
-
 }  // namespace
 
-std::span<const AttentionKernel> attention_kernels() { return kKernels; }
+std::span<const AttentionKernel> attention_kernels() {
+  static const std::array kKernels = {
+      kCudaAttention,
+      AttentionKernel{
+          "cpu_avx512_bf16",
+          {"bf16_pairs_f32"},
+          bf16_supports,
+          cpu_scratch,
+          no_units,
+          prepare_cpu<attention_tiles_avx512_bf16, attention_partitions_avx512_bf16, attention_merge_avx512_bf16>},
+      cpu<CpuIsa::kAvx512, attention_tiles_avx512, attention_partitions_avx512, attention_merge_avx512>(
+          "cpu_avx512", kFusedLanesArithmetic),
+      cpu<CpuIsa::kAvx2, attention_tiles_avx2, attention_partitions_avx2, attention_merge_avx2>("cpu_avx2",
+                                                                                                kFusedLanesArithmetic),
+      cpu<CpuIsa::kPortable, attention_tiles_portable, attention_partitions_portable, attention_merge_portable>(
+          "cpu_portable", kPlainLanesArithmetic),
+      AttentionKernel{"reference", kReferenceArithmetic, reference_supports, attention_reference_scratch, no_units,
+                      prepare_attention_reference},
+  };
+  return kKernels;
+}
 
 }  // namespace pagoda::kernels

@@ -78,7 +78,7 @@ std::size_t attention_reference_scratch(const AttentionProblem& problem, const d
 }
 
 Result<AttentionStep> prepare_attention_reference(const AttentionProblem& problem, const AttentionWeights& weights,
-                                                  const device::DeviceCaps&) {
+                                                  device::Device&) {
   return AttentionStep([problem, weights](const AttentionArgs& args, device::Stream& stream) {
     const ReferenceParams params{.args = args,
                                  .sinks = problem.sinks ? weights.sinks : nullptr,

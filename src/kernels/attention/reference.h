@@ -5,7 +5,7 @@
 namespace pagoda::kernels {
 
 Result<AttentionStep> prepare_attention_reference(const AttentionProblem& problem, const AttentionWeights& weights,
-                                                  const device::DeviceCaps& caps);
+                                                  device::Device& device);
 std::size_t attention_reference_scratch(const AttentionProblem& problem, const device::DeviceCaps& caps);
 
 }  // namespace pagoda::kernels

@@ -2,8 +2,13 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/launch.h"
+#include "kernels/embed/cuda_embed.h"
+
 namespace pagoda::kernels {
 namespace {
+
+constexpr int kThreads = 256;
 
 struct Params {
   LinearWeight table;
@@ -48,6 +53,36 @@ void embed(const LinearWeight& table, const EmbedArgs& args, device::Stream& str
   PAGODA_CHECK(out.cols == table.shape.k, "{} columns for a table of {}", out.cols, table.shape.k);
   const bool exact = out.dtype == tensor::DType::kF64;
   device::host(stream).launch(exact ? &embed_rows_exact : &embed_rows, Params{table, args}, out.rows, 8);
+}
+
+std::vector<CompileUnit> embed_units(const quant::Format& format, const Layout& layout,
+                                     const device::DeviceCaps& caps) {
+  if (!on_cuda(caps)) return {};
+  return {
+      cuda_unit(caps, "embed/cuda_embed.cu",
+                {format_define(format), define("FROM_MMA16", &layout == &kMma16Layout), define("THREADS", kThreads)})};
+}
+
+Result<EmbedStep> prepare_embed(const LinearWeight& table, device::Device& device) {
+  if (!on_cuda(device.caps())) {
+    return EmbedStep([table](const EmbedArgs& args, device::Stream& stream) { embed(table, args, stream); });
+  }
+  PAGODA_CHECK(table.layout == &kMma16Layout || table.layout == &kRowsLayout, "layout {}", table.layout->name);
+  auto kernel = PAGODA_TRY(device::cuda::cuda(device).kernel<CudaEmbedParams>(
+      embed_units(*table.format, *table.layout, device.caps())[0], "embed"));
+  return EmbedStep([=, early = programmatic(device.caps())](const EmbedArgs& args, device::Stream& stream) {
+    kernel.launch(device::cuda::cuda(stream),
+                  {.grid = {.x = grid_size(args.output.rows)}, .block = {.x = kThreads}, .programmatic = early},
+                  {.table = table.data,
+                   .ids = args.ids,
+                   .last_ids = args.last_ids,
+                   .output = static_cast<float*>(args.output.data),
+                   .row_bytes = table.format->row_bytes(table.shape.k),
+                   .output_stride = args.output.stride,
+                   .n = table.shape.n,
+                   .k = table.shape.k,
+                   .scale = static_cast<float>(args.scale)});
+  });
 }
 
 }  // namespace pagoda::kernels

@@ -40,7 +40,7 @@ void gated_activation_reference(const ReferenceParams& p, device::HostRange rang
 }
 
 Result<GatedActivationStep> prepare_reference(const GatedActivationProblem& problem, const GatedActivationWeights&,
-                                              const DeviceCaps&) {
+                                              device::Device&) {
   return GatedActivationStep([problem](const GatedActivationArgs& args, device::Stream& stream) {
     const ReferenceParams params{args, problem.kind, problem.limit};
     device::host(stream).launch(gated_activation_reference, params, args.gate.rows, rows_per_piece(8 * problem.width));
@@ -49,7 +49,7 @@ Result<GatedActivationStep> prepare_reference(const GatedActivationProblem& prob
 
 template <device::HostKernel<GatedActivationParams> kernel>
 Result<GatedActivationStep> prepare_cpu(const GatedActivationProblem& problem, const GatedActivationWeights&,
-                                        const DeviceCaps&) {
+                                        device::Device&) {
   return GatedActivationStep([problem](const GatedActivationArgs& args, device::Stream& stream) {
     const GatedActivationParams params{.gate = args.gate.row<float>(0),
                                        .up = args.up.row<float>(0),

@@ -1,9 +1,11 @@
-// How keys and values of one layer lie in cache pages. A page (block) of `block_size` slots is, for each kv head:
+// How keys and values of one layer lie in cache pages. A page (block) of `block_size` slots is, for each kv head, its
+// keys and then its values, [block_size][value_dim]. Of the keys there are two orders:
 //
-//   keys    groups of G = min(16, block_size) slots, each [key_dim][G]: one vector of lanes is one element of G keys
-//   values  [block_size][value_dim]: one vector of lanes is neighbouring elements of one value
+//   lanes16  groups of G = min(16, block_size) slots, each [key_dim][G]: one vector of lanes is one element of G keys.
+//            On hosts; elements are double, float, binary16 or bfloat16
+//   heads    [block_size][key_dim]. On GPUs; elements are bfloat16 or e4m3
 //
-// The layout's name is "lanes16". Elements are double, float, binary16 or bfloat16. Offsets are 64-bit.
+// Offsets are 64-bit.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +16,11 @@
 
 namespace pagoda::kernels {
 
+enum class KvOrder : std::uint8_t { kLanes16, kHeads };
+
+constexpr std::string_view to_string(KvOrder order) { return order == KvOrder::kLanes16 ? "lanes16" : "heads"; }
+
 struct KvLayout {
-  static constexpr std::string_view kName = "lanes16";
   static constexpr std::int64_t kGroup = 16;
 
   tensor::DType dtype = tensor::DType::kF16;
@@ -23,6 +28,9 @@ struct KvLayout {
   std::int64_t kv_heads = 0;
   std::int64_t key_dim = 0;
   std::int64_t value_dim = 0;
+  KvOrder order = KvOrder::kLanes16;
+  float key_scale = 1;  ///< of e4m3: an element stands for itself times this
+  float value_scale = 1;
 
   bool operator==(const KvLayout&) const = default;
 
@@ -31,11 +39,11 @@ struct KvLayout {
   constexpr std::int64_t block_elements() const { return kv_heads * head_elements(); }
   constexpr std::int64_t block_bytes() const { return block_elements() * tensor::size_of(dtype); }
 
-  /// Element offset inside a page of element `dim` of the key in `slot`; slots of a group are neighbours.
+  // Element offsets inside a page of element `dim` of the key or value in `slot`.
   constexpr std::int64_t key_offset(std::int64_t head, std::int64_t slot, std::int64_t dim) const {
+    if (order == KvOrder::kHeads) return head * head_elements() + slot * key_dim + dim;
     return head * head_elements() + slot / group() * group() * key_dim + dim * group() + slot % group();
   }
-  /// Element offset inside a page of element `dim` of the value in `slot`; elements of a value are neighbours.
   constexpr std::int64_t value_offset(std::int64_t head, std::int64_t slot, std::int64_t dim) const {
     return head * head_elements() + block_size * key_dim + slot * value_dim + dim;
   }

@@ -38,14 +38,14 @@ void kv_store_reference(const ReferenceParams& p, device::HostRange range) {
   }
 }
 
-Result<KvStoreStep> prepare_reference(const KvStoreProblem& problem, const KvStoreWeights&, const DeviceCaps&) {
+Result<KvStoreStep> prepare_reference(const KvStoreProblem& problem, const KvStoreWeights&, device::Device&) {
   return KvStoreStep([problem](const KvStoreArgs& args, device::Stream& stream) {
     device::host(stream).launch(kv_store_reference, ReferenceParams{args, problem.layout}, args.key.rows, kPiece);
   });
 }
 
 template <device::HostKernel<KvStoreParams> kernel>
-Result<KvStoreStep> prepare_cpu(const KvStoreProblem& problem, const KvStoreWeights&, const DeviceCaps&) {
+Result<KvStoreStep> prepare_cpu(const KvStoreProblem& problem, const KvStoreWeights&, device::Device&) {
   return KvStoreStep([problem](const KvStoreArgs& args, device::Stream& stream) {
     const KvStoreParams params{.key = args.key.row<float>(0),
                                .value = args.value.row<float>(0),

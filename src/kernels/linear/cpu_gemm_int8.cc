@@ -117,7 +117,7 @@ bool supports(const LinearProblem& problem, const device::DeviceCaps& caps) {
 
 template <FindProduct kFind>
 Result<std::unique_ptr<LinearStep>> prepare(const LinearProblem& problem, std::span<const LinearWeight> weights,
-                                            const device::DeviceCaps&) {
+                                            device::Device&) {
   check_weights(problem, weights, kInt8Avx2Linear);
   return std::unique_ptr<LinearStep>(std::make_unique<Step>(weights, problem.precision, kFind));
 }

@@ -116,7 +116,7 @@ bool supports(const LinearProblem& problem, const device::DeviceCaps& caps) {
 
 template <GenericDot kDot>
 Result<std::unique_ptr<LinearStep>> prepare(const LinearProblem& problem, std::span<const LinearWeight> weights,
-                                            const device::DeviceCaps&) {
+                                            device::Device&) {
   check_weights(problem, weights, kGenericLinear);
   return std::unique_ptr<LinearStep>(std::make_unique<Step>(weights, kDot));
 }

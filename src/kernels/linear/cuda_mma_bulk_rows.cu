@@ -155,8 +155,9 @@ __device__ __forceinline__ void prepare_input(const MmaBulkRowsParams& p, const 
         if (first + i * step >= chunks) break;
         sum = fmaf(v[i].x, v[i].x, fmaf(v[i].y, v[i].y, fmaf(v[i].z, v[i].z, fmaf(v[i].w, v[i].w, sum))));
         uint2 packed;
-        packed.x = pack_bf16(v[i].x * w[i].x, v[i].y * w[i].y);
-        packed.y = pack_bf16(v[i].z * w[i].z, v[i].w * w[i].w);
+        const float shift = p.norm_shift;
+        packed.x = pack_bf16(v[i].x * (w[i].x + shift), v[i].y * (w[i].y + shift));
+        packed.y = pack_bf16(v[i].z * (w[i].z + shift), v[i].w * (w[i].w + shift));
         reinterpret_cast<uint2*>(x + token * stride)[first + i * step] = packed;
       }
     }

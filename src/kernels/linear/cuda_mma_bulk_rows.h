@@ -18,6 +18,7 @@ struct MmaBulkRowsParams {
   std::int32_t window;        ///< stages under way at once: at most `stages`
   std::int32_t splits;  ///< slices of k: block b takes slice b % splits; above 1 only for float output without norm
   float epsilon;
+  float norm_shift;  ///< added to each weight of the norm
   float scale;  ///< of what a residual unit adds
 };
 

@@ -1,6 +1,6 @@
 // Weights of any block format, or in the layout mma16, as bf16 rows or mma16: packs a model's weights on the device,
 // and unpacks what a large product by a library needs. A thread makes eight columns of a row. Grid: x over columns, y
-// over rows, in turn. Bytes: source and target once. Constants: FORMAT, FROM_MMA16 (0, 1; then FORMAT is Bf16),
+// over rows, in turn. Bytes: source and target once. Constants: FORMAT, FROM_MMA16 (0, 1; then FORMAT is BF16),
 // TO_MMA16 (0, 1), THREADS.
 #include "kernels/cuda/format.cuh"
 #include "kernels/cuda/ptx.cuh"

@@ -57,6 +57,9 @@ extern const Layout kInt8Rows16Layout;
 /// f32, f16 and bf16 with rows interleaved 16 at a time: column after column of 16 elements.
 extern const Layout kFloatRows16Layout;
 
+/// bf16 in the order of tensor-core fragments: what GPUs' kernels read (cuda_mma16.h).
+extern const Layout kMma16Layout;
+
 std::span<const Layout* const> all_layouts();
 
 }  // namespace pagoda::kernels

@@ -3,12 +3,12 @@
 #include "kernels/linear/cpu_gemm_f32.h"
 #include "kernels/linear/cpu_gemm_int8.h"
 #include "kernels/linear/cpu_generic.h"
+#include "kernels/linear/cuda_linear.h"
 #include "kernels/linear/reference.h"
 
 namespace pagoda::kernels {
 
 std::span<const LinearKernel* const> linear_kernels() {
-  // The reference comes last: it serves another device than all before it.
   static constexpr std::array kAll = {
       &kInt8Avx512Linear,     // quantised formats
       &kInt8Avx2Linear,       //
@@ -17,7 +17,9 @@ std::span<const LinearKernel* const> linear_kernels() {
       &kGenericAvx512Linear,  // any format
       &kGenericAvx2Linear,    //
       &kGenericLinear,        //
-      &kReferenceLinear,
+      &kReferenceLinear,      // another device than all before it
+      &kMma16CudaLinear,      // of GPUs: bf16
+      &kRowsCudaLinear,       // any format
   };
   return kAll;
 }

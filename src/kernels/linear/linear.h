@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "device/caps.h"
+#include "device/device.h"
 #include "device/stream.h"
 #include "kernels/arithmetic.h"
 #include "kernels/linear/layout.h"
@@ -86,7 +86,7 @@ struct LinearKernel {
 
   /// Once, when weights have addresses; `weights` are those of the problem, in its order.
   Result<std::unique_ptr<LinearStep>> (*prepare)(const LinearProblem& problem, std::span<const LinearWeight> weights,
-                                                 const device::DeviceCaps& caps) = nullptr;
+                                                 device::Device& device) = nullptr;
 };
 
 /// All candidates, best first. For every device the last one that fits it supports every problem.

@@ -76,7 +76,7 @@ std::size_t scratch_bytes(const LinearProblem&, const device::DeviceCaps&) { ret
 std::vector<CompileUnit> units(const LinearProblem&, const device::DeviceCaps&) { return {}; }
 
 Result<std::unique_ptr<LinearStep>> prepare(const LinearProblem& problem, std::span<const LinearWeight> weights,
-                                            const device::DeviceCaps&) {
+                                            device::Device&) {
   check_weights(problem, weights, kReferenceLinear);
   return std::unique_ptr<LinearStep>(std::make_unique<Step>(weights));
 }

@@ -38,7 +38,7 @@ QkvPostprocessParams fixed_params(const QkvPostprocessProblem& problem, const Qk
 
 template <device::HostKernel<QkvPostprocessParams> kernel>
 Result<QkvPostprocessStep> prepare_cpu(const QkvPostprocessProblem& problem, const QkvPostprocessWeights& weights,
-                                       const DeviceCaps&) {
+                                       device::Device&) {
   const std::int64_t elements = problem.num_heads * problem.key_dim;
   return QkvPostprocessStep([fixed = fixed_params(problem, weights), table = weights.rope, elements](
                                 const QkvPostprocessArgs& args, device::Stream& stream) {

@@ -32,6 +32,7 @@ struct QkvPostprocessWeights {
   const float* query_norm = nullptr;      ///< (key_dim)
   const float* key_norm = nullptr;        ///< (key_dim)
   std::shared_ptr<const RopeTable> rope;  ///< of problem.rope, one for all layers that share it; unused by kNone
+  const float* rope_rows = nullptr;       ///< the same on a GPU: (positions, num_pairs, 2) cosines and sines
 };
 
 struct QkvPostprocessArgs {

@@ -59,7 +59,7 @@ void qkv_postprocess_reference(const ReferenceParams& p, device::HostRange range
 
 Result<QkvPostprocessStep> prepare_qkv_postprocess_reference(const QkvPostprocessProblem& problem,
                                                              const QkvPostprocessWeights& weights,
-                                                             const device::DeviceCaps&) {
+                                                             device::Device&) {
   return QkvPostprocessStep([problem, weights](const QkvPostprocessArgs& args, device::Stream& stream) {
     const bool norm = problem.norm != QkvNorm::kNone;
     const ReferenceParams params{.args = args,

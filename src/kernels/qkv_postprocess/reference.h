@@ -6,6 +6,6 @@ namespace pagoda::kernels {
 
 Result<QkvPostprocessStep> prepare_qkv_postprocess_reference(const QkvPostprocessProblem& problem,
                                                              const QkvPostprocessWeights& weights,
-                                                             const device::DeviceCaps& caps);
+                                                             device::Device& device);
 
 }  // namespace pagoda::kernels

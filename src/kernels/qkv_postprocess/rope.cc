@@ -102,4 +102,17 @@ RopeTable::RopeTable(const RopeSpec& spec, std::int64_t max_positions)
   }
 }
 
+std::vector<float> RopeTable::rows() const {
+  std::vector<float> rows;
+  rows.reserve(static_cast<std::size_t>(max_positions_ * pairs_ * 2));
+  for (std::int64_t position = 0; position < max_positions_; ++position) {
+    for (std::int64_t pair = 0; pair < pairs_; ++pair) {
+      const Rotation rotation = at(position, pair);
+      rows.push_back(static_cast<float>(rotation.cosine));
+      rows.push_back(static_cast<float>(rotation.sine));
+    }
+  }
+  return rows;
+}
+
 }  // namespace pagoda::kernels

@@ -76,6 +76,9 @@ class RopeTable {
     return {high[0] * low[0] - high[pairs_] * low[pairs_], high[pairs_] * low[0] + high[0] * low[pairs_]};
   }
 
+  /// All rotations, for kernels that look them up: (max_positions, num_pairs, 2), cosine and sine rounded once.
+  std::vector<float> rows() const;
+
   /// The two tables themselves, for kernels: rows of (2, num_pairs) cosines and sines. Position p is the product of the
   /// rotations in row p % kStep of `low` and row p / kStep of `high`.
   static constexpr std::int64_t kStep = 64;

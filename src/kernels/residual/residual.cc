@@ -35,7 +35,7 @@ void residual_reference(const ReferenceParams& p, device::HostRange range) {
 }
 
 Result<ResidualStep> prepare_reference(const ResidualProblem& problem, const ResidualWeights& weights,
-                                       const DeviceCaps&) {
+                                       device::Device&) {
   return ResidualStep([problem, weights](const ResidualArgs& args, device::Stream& stream) {
     const ReferenceParams params{args, problem.norm ? weights.norm : nullptr, problem.scale, problem.epsilon,
                                  problem.weight_shift};
@@ -44,7 +44,7 @@ Result<ResidualStep> prepare_reference(const ResidualProblem& problem, const Res
 }
 
 template <device::HostKernel<ResidualParams> kernel>
-Result<ResidualStep> prepare_cpu(const ResidualProblem& problem, const ResidualWeights& weights, const DeviceCaps&) {
+Result<ResidualStep> prepare_cpu(const ResidualProblem& problem, const ResidualWeights& weights, device::Device&) {
   return ResidualStep([problem, weights](const ResidualArgs& args, device::Stream& stream) {
     const ResidualParams params{.update = args.update.row<float>(0),
                                 .residual = args.residual.row<float>(0),

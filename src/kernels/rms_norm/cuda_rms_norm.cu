@@ -18,7 +18,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(const __grid_cons
   __shared__ float partial[THREADS / 32];
   release_consumers();
   wait_for_producers();
-  float4* residual = reinterpret_cast<float4*>(p.residual + blockIdx.x * p.residual_stride);
+  const std::int64_t source = p.rows != nullptr ? p.rows[blockIdx.x] : blockIdx.x;
+  float4* residual = reinterpret_cast<float4*>(p.residual + source * p.residual_stride);
   const int chunks = static_cast<int>(p.hidden / 4);
   float sum = 0;
   for (int c = threadIdx.x; c < chunks; c += THREADS) {

@@ -18,7 +18,8 @@ struct CudaRmsNormParams {
   std::int32_t slices;
   float scale;
   float epsilon;
-  float weight_shift;  ///< added to each weight
+  float weight_shift;        ///< added to each weight
+  const std::int64_t* rows;  ///< which row of the residual each one of the output is of, without update; null: its own
 };
 
 }  // namespace pagoda::kernels

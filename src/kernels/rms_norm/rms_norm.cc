@@ -31,7 +31,7 @@ void rms_norm_reference(const ReferenceParams& p, device::HostRange range) {
   }
 }
 
-Result<RmsNormStep> prepare_reference(const RmsNormProblem& problem, const RmsNormWeights& weights, const DeviceCaps&) {
+Result<RmsNormStep> prepare_reference(const RmsNormProblem& problem, const RmsNormWeights& weights, device::Device&) {
   return RmsNormStep([problem, weights](const RmsNormArgs& args, device::Stream& stream) {
     const ReferenceParams params{args, weights.weight, problem.epsilon, problem.weight_shift};
     device::host(stream).launch(rms_norm_reference, params, args.input.rows, rows_per_piece(problem.hidden));
@@ -39,7 +39,7 @@ Result<RmsNormStep> prepare_reference(const RmsNormProblem& problem, const RmsNo
 }
 
 template <device::HostKernel<RmsNormParams> kernel>
-Result<RmsNormStep> prepare_cpu(const RmsNormProblem& problem, const RmsNormWeights& weights, const DeviceCaps&) {
+Result<RmsNormStep> prepare_cpu(const RmsNormProblem& problem, const RmsNormWeights& weights, device::Device&) {
   return RmsNormStep([problem, weights](const RmsNormArgs& args, device::Stream& stream) {
     const RmsNormParams params{.input = args.input.row<float>(0),
                                .output = args.output.row<float>(0),

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/stages/cuda_stages.h"
 #include "kernels/stages/linear_chain.h"
 #include "kernels/stages/scratch_cutter.h"
 
@@ -64,25 +65,25 @@ struct Chain {
 };
 
 Result<AttentionInStep> prepare(const AttentionInProblem& problem, const AttentionInWeights& weights,
-                                const DeviceCaps& caps) {
+                                device::Device& device) {
   Chain chain{.problem = problem, .norm = {}, .product = {}, .post = {}, .store = {}};
   if (problem.has_norm) {
-    chain.norm = PAGODA_TRY(choose(rms_norm_kernels(), problem.norm, caps)->prepare(problem.norm, weights.norm, caps));
+    chain.norm = PAGODA_TRY(prepare_first(rms_norm_kernels(), problem.norm, weights.norm, device));
   }
-  chain.product = PAGODA_TRY(LinearChain::prepare(problem.product, weights.product, caps));
-  chain.post =
-      PAGODA_TRY(choose(qkv_postprocess_kernels(), problem.post, caps)->prepare(problem.post, weights.post, caps));
-  const KvStoreProblem store = store_problem(problem);
-  chain.store = PAGODA_TRY(choose(kv_store_kernels(), store, caps)->prepare(store, {}, caps));
+  chain.product = PAGODA_TRY(LinearChain::prepare(problem.product, weights.product, device));
+  chain.post = PAGODA_TRY(prepare_first(qkv_postprocess_kernels(), problem.post, weights.post, device));
+  chain.store = PAGODA_TRY(prepare_first(kv_store_kernels(), store_problem(problem), KvStoreWeights{}, device));
   return AttentionInStep([chain](const AttentionInArgs& args, device::Stream& stream) { chain.launch(args, stream); });
 }
 
-constexpr std::array kKernels = {
-    AttentionInKernel{"chain", {"chain"}, supports, scratch_bytes, no_units, prepare},
-};
-
 }  // namespace
 
-std::span<const AttentionInKernel> attention_in_kernels() { return kKernels; }
+std::span<const AttentionInKernel> attention_in_kernels() {
+  static const std::array kKernels = {
+      kCudaAttentionIn,
+      AttentionInKernel{"chain", {"chain"}, supports, scratch_bytes, no_units, prepare},
+  };
+  return kKernels;
+}
 
 }  // namespace pagoda::kernels

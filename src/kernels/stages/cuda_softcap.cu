@@ -1,4 +1,4 @@
-// logit = cap · tanh(logit / cap), in place. Grid: x over columns, y over rows, in turn. Bytes: the logits in and out.
+// logit = cap · tanh(scale · logit / cap), or scale · logit without a cap, in place. Grid: x over columns, y over rows, in turn. Bytes: the logits in and out.
 // Constant: THREADS.
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/stages/cuda_softcap.h"
@@ -13,6 +13,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) softcap(const __grid_const
   if (column >= p.width) return;
   for (std::int64_t row = blockIdx.y; row < p.rows; row += gridDim.y) {
     float* at = p.logits + row * p.stride + column;
-    *at = p.cap * tanhf(*at / p.cap);
+    const float scaled = *at * p.scale;
+    *at = p.cap > 0 ? p.cap * tanhf(scaled / p.cap) : scaled;
   }
 }

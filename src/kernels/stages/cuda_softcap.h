@@ -9,7 +9,8 @@ struct CudaSoftcapParams {
   float* logits;  ///< (rows, width), read and written
   std::int64_t stride;
   std::int64_t rows, width;
-  float cap;  ///< positive
+  float cap;    ///< 0: none
+  float scale;  ///< of the logits, before the cap
 };
 
 }  // namespace pagoda::kernels

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/stages/cuda_stages.h"
 #include "kernels/stages/linear_chain.h"
 #include "kernels/stages/scratch_cutter.h"
 
@@ -56,23 +57,25 @@ struct Chain {
   }
 };
 
-Result<FfnInStep> prepare(const FfnInProblem& problem, const FfnInWeights& weights, const DeviceCaps& caps) {
+Result<FfnInStep> prepare(const FfnInProblem& problem, const FfnInWeights& weights, device::Device& device) {
   Chain chain{.problem = problem, .norm = {}, .product = {}, .activation = {}};
   if (problem.has_norm) {
-    chain.norm = PAGODA_TRY(choose(rms_norm_kernels(), problem.norm, caps)->prepare(problem.norm, weights.norm, caps));
+    chain.norm = PAGODA_TRY(prepare_first(rms_norm_kernels(), problem.norm, weights.norm, device));
   }
-  chain.product = PAGODA_TRY(LinearChain::prepare(problem.product, weights.product, caps));
+  chain.product = PAGODA_TRY(LinearChain::prepare(problem.product, weights.product, device));
   chain.activation =
-      PAGODA_TRY(choose(gated_activation_kernels(), problem.activation, caps)->prepare(problem.activation, {}, caps));
+      PAGODA_TRY(prepare_first(gated_activation_kernels(), problem.activation, GatedActivationWeights{}, device));
   return FfnInStep([chain](const FfnInArgs& args, device::Stream& stream) { chain.launch(args, stream); });
 }
 
-constexpr std::array kKernels = {
-    FfnInKernel{"chain", {"chain"}, supports, scratch_bytes, no_units, prepare},
-};
-
 }  // namespace
 
-std::span<const FfnInKernel> ffn_in_kernels() { return kKernels; }
+std::span<const FfnInKernel> ffn_in_kernels() {
+  static const std::array kKernels = {
+      kCudaFfnIn,
+      FfnInKernel{"chain", {"chain"}, supports, scratch_bytes, no_units, prepare},
+  };
+  return kKernels;
+}
 
 }  // namespace pagoda::kernels

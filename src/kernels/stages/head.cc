@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "kernels/stages/cuda_stages.h"
 #include "kernels/stages/linear_chain.h"
 
 namespace pagoda::kernels {
@@ -80,22 +81,24 @@ struct Chain {
   }
 };
 
-Result<HeadStep> prepare(const HeadProblem& problem, const HeadWeights& weights, const DeviceCaps& caps) {
+Result<HeadStep> prepare(const HeadProblem& problem, const HeadWeights& weights, device::Device& device) {
   Chain chain{.problem = problem, .norm = {}, .product = {}};
-  chain.norm = PAGODA_TRY(choose(rms_norm_kernels(), problem.norm, caps)->prepare(problem.norm, weights.norm, caps));
-  chain.product = PAGODA_TRY(LinearChain::prepare(problem.product, {&weights.product, 1}, caps));
+  chain.norm = PAGODA_TRY(prepare_first(rms_norm_kernels(), problem.norm, weights.norm, device));
+  chain.product = PAGODA_TRY(LinearChain::prepare(problem.product, {&weights.product, 1}, device));
   if (problem.norm.activation == DType::kF64) {
     return HeadStep([chain](const HeadArgs& args, device::Stream& stream) { chain.launch<double>(args, stream); });
   }
   return HeadStep([chain](const HeadArgs& args, device::Stream& stream) { chain.launch<float>(args, stream); });
 }
 
-constexpr std::array kKernels = {
-    HeadKernel{"chain", {"chain"}, supports, scratch_bytes, no_units, prepare},
-};
-
 }  // namespace
 
-std::span<const HeadKernel> head_kernels() { return kKernels; }
+std::span<const HeadKernel> head_kernels() {
+  static const std::array kKernels = {
+      kCudaHead,
+      HeadKernel{"chain", {"chain"}, supports, scratch_bytes, no_units, prepare},
+  };
+  return kKernels;
+}
 
 }  // namespace pagoda::kernels

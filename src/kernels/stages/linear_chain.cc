@@ -40,12 +40,13 @@ std::size_t LinearChain::scratch_bytes(const LinearProblem& problem, const devic
 }
 
 Result<LinearChain> LinearChain::prepare(const LinearProblem& problem, std::span<const LinearWeight> weights,
-                                         const device::DeviceCaps& caps) {
+                                         device::Device& device) {
   LinearChain chain;
   std::size_t first = 0;
-  for (const LinearProblem& part : parts_of(problem, caps)) {
+  for (const LinearProblem& part : parts_of(problem, device.caps())) {
     const auto count = static_cast<std::size_t>(part.num_weights);
-    chain.steps_.push_back(PAGODA_TRY(kernel_of(part, caps)->prepare(part, weights.subspan(first, count), caps)));
+    chain.steps_.push_back(
+        PAGODA_TRY(kernel_of(part, device.caps())->prepare(part, weights.subspan(first, count), device)));
     first += count;
   }
   return chain;

@@ -14,7 +14,7 @@ class LinearChain {
   static bool supports(const LinearProblem& problem, const device::DeviceCaps& caps);
   static std::size_t scratch_bytes(const LinearProblem& problem, const device::DeviceCaps& caps);
   static Result<LinearChain> prepare(const LinearProblem& problem, std::span<const LinearWeight> weights,
-                                     const device::DeviceCaps& caps);
+                                     device::Device& device);
 
   /// Allocates nothing, can be captured.
   void launch(const LinearArgs& args, device::Stream& stream) const;

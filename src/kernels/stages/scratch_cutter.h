@@ -14,7 +14,7 @@ class ScratchCutter {
 
   std::byte* bytes(std::size_t size) {
     std::byte* out = memory_ == nullptr ? nullptr : memory_ + used_;
-    used_ += (size + 63) / 64 * 64;
+    used_ += (size + 255) / 256 * 256;
     return out;
   }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/stages/cuda_stages.h"
 #include "kernels/stages/linear_chain.h"
 #include "kernels/stages/scratch_cutter.h"
 
@@ -38,21 +39,24 @@ struct Chain {
 };
 
 Result<SublayerOutStep> prepare(const SublayerOutProblem& problem, const SublayerOutWeights& weights,
-                                const DeviceCaps& caps) {
+                                device::Device& device) {
   Chain chain{.problem = problem, .product = {}, .residual = {}};
-  chain.product = PAGODA_TRY(LinearChain::prepare(problem.product, {&weights.product, 1}, caps));
-  chain.residual =
-      PAGODA_TRY(choose(residual_kernels(), problem.residual, caps)->prepare(problem.residual, weights.residual, caps));
+  chain.product = PAGODA_TRY(LinearChain::prepare(problem.product, {&weights.product, 1}, device));
+  chain.residual = PAGODA_TRY(prepare_first(residual_kernels(), problem.residual, weights.residual, device));
   return SublayerOutStep([chain](const SublayerOutArgs& args, device::Stream& stream) { chain.launch(args, stream); });
 }
 
-constexpr std::array kKernels = {
-    SublayerOutKernel{"chain", {"chain"}, supports, scratch_bytes, no_units, prepare},
-};
+std::span<const SublayerOutKernel> all() {
+  static const std::array kKernels = {
+      kCudaSublayerOut,
+      SublayerOutKernel{"chain", {"chain"}, supports, scratch_bytes, no_units, prepare},
+  };
+  return kKernels;
+}
 
 }  // namespace
 
-std::span<const SublayerOutKernel> attention_out_kernels() { return kKernels; }
-std::span<const SublayerOutKernel> ffn_out_kernels() { return kKernels; }
+std::span<const SublayerOutKernel> attention_out_kernels() { return all(); }
+std::span<const SublayerOutKernel> ffn_out_kernels() { return all(); }
 
 }  // namespace pagoda::kernels

@@ -5,7 +5,7 @@
 
 namespace pagoda::quant {
 
-struct Bf16 {
+struct BF16 {
   static constexpr char kName[] = "bf16";
   static constexpr int kGgufType = 30;
   static constexpr int kBlockElements = 1;

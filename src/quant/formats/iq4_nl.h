@@ -17,7 +17,7 @@ PAGODA_SHARED int iq4_value(int code) {
   return values[code];
 }
 
-struct Iq4Nl {
+struct IQ4_NL {
   static constexpr char kName[] = "iq4_nl";
   static constexpr int kGgufType = 20;
   static constexpr int kBlockElements = 32;

@@ -15,7 +15,7 @@
 
 namespace pagoda::quant {
 
-struct Iq4Xs {
+struct IQ4_XS {
   static constexpr char kName[] = "iq4_xs";
   static constexpr int kGgufType = 23;
   static constexpr int kBlockElements = 256;

@@ -13,7 +13,7 @@
 
 namespace pagoda::quant {
 
-struct Mxfp4 {
+struct MXFP4 {
   static constexpr char kName[] = "mxfp4";
   static constexpr int kGgufType = 39;
   static constexpr int kBlockElements = 32;

@@ -95,18 +95,18 @@ TEST(Formats, NibbleOrderOfDistinctCodes) {
 
 // CASES G4: the ends of E8M0. The reference gives 255 a value; refusing it is the loader's business.
 TEST(Formats, Mxfp4ScaleBytes) {
-  Mxfp4::Block block{.exponent = 0, .codes = {0x2a}};  // element 0: code 10, -1; element 16: code 2, 1
+  MXFP4::Block block{.exponent = 0, .codes = {0x2a}};  // element 0: code 10, -1; element 16: code 2, 1
   const auto at = [&](std::uint8_t exponent) {
     block.exponent = exponent;
-    return Mxfp4::decode(block, 16);
+    return MXFP4::decode(block, 16);
   };
   EXPECT_EQ(at(0), 0x1p-127f);
   EXPECT_EQ(at(1), 0x1p-126f);
   EXPECT_EQ(at(125), 0.25f);
   EXPECT_EQ(at(127), 1.0f);
   EXPECT_EQ(at(254), 0x1p127f);
-  EXPECT_EQ(Mxfp4::decode(block, 0), -0x1p127f);
-  EXPECT_EQ(std::bit_cast<std::uint32_t>(Mxfp4::decode(block, 1)), 0u) << "zero has no sign";
+  EXPECT_EQ(MXFP4::decode(block, 0), -0x1p127f);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(MXFP4::decode(block, 1)), 0u) << "zero has no sign";
 }
 
 TEST(Formats, ListIsConsistent) {

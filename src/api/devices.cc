@@ -1,0 +1,112 @@
+#include "api/devices.h"
+
+#include <charconv>
+
+#include "device/cuda/cuda_device.h"
+#include "kernels/cuda/embedded.h"
+#include "runtime/host_runner.h"
+
+namespace pagoda::api {
+namespace {
+
+using device::cuda::Context;
+using device::cuda::CudaDevice;
+using device::cuda::Driver;
+
+constexpr std::int64_t kReserve = std::int64_t{512} << 20;  // of a card: loaded code, and what others may want
+
+/// The number of "cuda:3"; 0 of "cuda"; -1 if it is neither.
+std::int32_t ordinal_of(const std::string& device) {
+  if (device == "cuda") return 0;
+  if (!device.starts_with("cuda:")) return -1;
+  std::int32_t ordinal = -1;
+  const char* const end = device.data() + device.size();
+  const auto read = std::from_chars(device.data() + 5, end, ordinal);
+  return read.ec == std::errc() && read.ptr == end ? ordinal : -1;
+}
+
+Error unknown_device(const std::string& device) {
+  return fail_param(ErrorCode::kInvalidArgument, "device",
+                    "the device must be auto, cpu, cuda, cuda:N or reference, not \"{}\"", device);
+}
+
+Result<std::unique_ptr<CudaDevice>> open_gpu(const Library::State& library, std::int32_t ordinal) {
+  return CudaDevice::open(ordinal, compiler_of(library));
+}
+
+Result<PlannedDevice> on_host(const Library::State& library, const DescribedFile& described,
+                              const ModelOptions& options, device::DeviceCaps caps) {
+  model::Plan plan = PAGODA_TRY(plan_for(described, caps, options, library.threads));
+  return PlannedDevice{std::make_unique<device::HostDevice>(std::move(caps)), std::move(plan)};
+}
+
+/// A GPU with the plan for it, if it holds that.
+Result<PlannedDevice> on_gpu(const Library::State& library, const DescribedFile& described, const ModelOptions& options,
+                             std::int32_t ordinal) {
+  auto device = PAGODA_TRY(open_gpu(library, ordinal));
+  model::Plan plan = PAGODA_TRY(plan_for(described, device->caps(), options, library.threads));
+  const runtime::CacheSize size{.tokens = options.kv_tokens.value_or(0), .bytes = options.kv_bytes.value_or(0)};
+  const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, size));
+  const std::int64_t needed = plan.weight_bytes + memory.cache_bytes + memory.workspace_bytes + kReserve;
+  if (const std::int64_t free = device->context()->free_bytes(); needed > free) {
+    return fail(ErrorCode::kDeviceMemory,
+                "{} has {} bytes free, and the model needs {}: {} of weights, {} of KV cache, {} of workspace; --ctx "
+                "and --kv-tokens make the cache smaller",
+                device->caps().name, free, needed, plan.weight_bytes, memory.cache_bytes, memory.workspace_bytes);
+  }
+  return PlannedDevice{std::move(device), std::move(plan)};
+}
+
+Result<PlannedDevice> automatic(const Library::State& library, const DescribedFile& described,
+                                const ModelOptions& options) {
+  const auto driver = Driver::load();
+  std::string reason = driver.ok() ? "" : driver.error().message;
+  const Result<std::int32_t> count = driver.ok() ? Context::device_count(**driver) : Result<std::int32_t>(0);
+  for (std::int32_t ordinal = 0; count.ok() && ordinal < *count; ++ordinal) {
+    Result<PlannedDevice> planned = on_gpu(library, described, options, ordinal);
+    if (planned.ok() || kind_of(planned.error().code) == ErrorKind::kUsage) return planned;
+    reason = planned.error().message;
+  }
+  library.log(LogLevel::kInfo, pagoda::format("running on the CPU: {}", reason));
+  return on_host(library, described, options, library.cpu);
+}
+
+}  // namespace
+
+Result<PlannedDevice> choose_device(const Library::State& library, const DescribedFile& described,
+                                    const ModelOptions& options) {
+  if (options.device == "cpu") return on_host(library, described, options, library.cpu);
+  if (options.device == "reference") return on_host(library, described, options, device::reference_caps());
+  if (options.device == "auto") return automatic(library, described, options);
+  const std::int32_t ordinal = ordinal_of(options.device);
+  if (ordinal < 0) return unknown_device(options.device);
+  return on_gpu(library, described, options, ordinal);
+}
+
+Result<device::DeviceCaps> choose_caps(const Library::State& library, const std::string& device,
+                                       const std::string& caps_name) {
+  if (device == "cpu") return library.cpu;
+  if (device == "reference") return device::reference_caps();
+  const std::int32_t ordinal = device == "auto" ? 0 : ordinal_of(device);
+  if (ordinal < 0) return unknown_device(device);
+  if (!caps_name.empty()) return device::gpu_caps(caps_name);
+  const auto gpu = open_gpu(library, ordinal);
+  if (gpu.ok()) return (*gpu)->caps();
+  if (device == "auto") return library.cpu;
+  return gpu.error();
+}
+
+std::shared_ptr<device::cuda::Compiler> compiler_of(const Library::State& library) {
+  const std::scoped_lock lock(library.mutex);
+  if (library.compiler) return library.compiler;
+  // Without NVRTC what is kept or packed still serves.
+  auto nvrtc = device::cuda::Nvrtc::load();
+  library.compiler = std::make_shared<device::cuda::Compiler>(
+      device::cuda::CompilerOptions{.cache_folder = library.options.cache_folder,
+                                    .sources = kernels::embedded_sources(),
+                                    .nvrtc = nvrtc.ok() ? *nvrtc : nullptr,
+                                    .num_threads = library.threads});
+  return library.compiler;
+}
+
+}  // namespace pagoda::api

@@ -1,0 +1,277 @@
+#include "kernels/attention/cuda_attention.h"
+
+#include <bit>
+#include <vector>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/stages/scratch_cutter.h"
+
+namespace pagoda::kernels {
+namespace {
+
+using device::DeviceCaps;
+using device::cuda::Kernel;
+using tensor::DType;
+
+constexpr std::int64_t kMostItems = 2048;  // of work beyond one a row
+constexpr std::int64_t kFewRows = 8;       // up to here few blocks with deep rings are the best
+constexpr std::int64_t kScheduleThreads = 256;
+constexpr std::int64_t kBlockReserve = 1024;  // of shared memory, that the system takes of each block
+constexpr int kPrefillWarps = 4, kPrefillRowTiles = 2, kPrefillKeys = 64;
+
+struct DecodeShape {
+  int warps, stages, blocks;
+};
+
+std::int64_t group_of(const AttentionProblem& problem) { return problem.num_heads / problem.layout.kv_heads; }
+std::int64_t element_bytes(const AttentionProblem& problem) { return tensor::size_of(problem.layout.dtype); }
+bool is_fp8(const AttentionProblem& problem) { return problem.layout.dtype == DType::kFp8E4m3; }
+
+std::int64_t shared_bytes(const AttentionProblem& problem, const DecodeShape& shape) {
+  return decode_shared_bytes(problem.layout.key_dim, problem.layout.value_dim, group_of(problem),
+                             element_bytes(problem), shape.warps, shape.stages);
+}
+
+/// The measured best for few and for many rows (see cuda_decode.cu), or the first that fits.
+DecodeShape decode_shape(const AttentionProblem& problem, bool few, const DeviceCaps& caps) {
+  const bool narrow = problem.layout.key_dim <= 64;
+  const DecodeShape best = is_fp8(problem) ? DecodeShape{8, 4, 1}
+                           : narrow        ? (few ? DecodeShape{8, 4, 1} : DecodeShape{8, 3, 2})
+                                           : (few ? DecodeShape{8, 3, 1} : DecodeShape{4, 2, 2});
+  for (const DecodeShape& shape : {best, DecodeShape{8, 3, 1}, DecodeShape{8, 2, 1}, DecodeShape{4, 3, 1},
+                                   DecodeShape{4, 2, 1}, DecodeShape{2, 2, 1}}) {
+    if ((shared_bytes(problem, shape) + kBlockReserve) * shape.blocks <=
+        caps.gpu.shared_bytes_per_block + kBlockReserve) {
+      return shape;
+    }
+  }
+  return {1, 2, 1};
+}
+
+CompileUnit decode_unit(const AttentionProblem& problem, const DecodeShape& shape, const DeviceCaps& caps) {
+  return cuda_unit(caps, "attention/cuda_decode.cu",
+                   {define("HEAD_DIM_K", problem.layout.key_dim), define("HEAD_DIM_V", problem.layout.value_dim),
+                    define("GROUP", group_of(problem)), "TOKENS=1", define("ELEMENT", is_fp8(problem)),
+                    define("WARPS", shape.warps), define("STAGES", shape.stages), define("BLOCKS", shape.blocks)});
+}
+
+CompileUnit prefill_unit(const AttentionProblem& problem, const DeviceCaps& caps) {
+  return cuda_unit(caps, "attention/cuda_prefill.cu",
+                   {define("HEAD_DIM_K", problem.layout.key_dim), define("HEAD_DIM_V", problem.layout.value_dim),
+                    define("GROUP", group_of(problem)), define("ELEMENT", is_fp8(problem)),
+                    define("WARPS", kPrefillWarps), define("ROW_TILES", kPrefillRowTiles), define("KEYS", kPrefillKeys),
+                    define("SOFTCAP", problem.softcap > 0), "BLOCKS=1"});
+}
+
+CompileUnit schedule_unit(const DeviceCaps& caps) { return cuda_unit(caps, "attention/cuda_decode_schedule.cu", {}); }
+
+std::int64_t capacity_of(const AttentionProblem& problem) { return problem.max_rows + kMostItems; }
+
+/// GroupInputs::work, cut.
+struct Work {
+  DecodeSchedule* schedule;
+  DecodeItem* items;
+  std::int32_t* prefix;
+  std::int32_t* counters;
+  std::size_t bytes;
+};
+
+Work cut_work(const AttentionProblem& problem, std::byte* memory) {
+  ScratchCutter cutter(memory);
+  const auto take = [&]<class T>(T*, std::int64_t count) {
+    return reinterpret_cast<T*>(cutter.bytes(static_cast<std::size_t>(count) * sizeof(T)));
+  };
+  Work work{};
+  work.schedule = take(work.schedule, 1);
+  work.items = take(work.items, capacity_of(problem));
+  work.prefix = take(work.prefix, problem.max_rows + 1);
+  work.counters = take(work.counters, problem.max_rows * problem.layout.kv_heads);
+  work.bytes = cutter.used();
+  return work;
+}
+
+struct Partials {
+  float* values;
+  float* stats;
+  std::size_t bytes;
+};
+
+Partials cut_partials(const AttentionProblem& problem, std::byte* memory) {
+  ScratchCutter cutter(memory);
+  const std::int64_t columns = capacity_of(problem) * problem.num_heads;
+  Partials partials{};
+  partials.values = reinterpret_cast<float*>(
+      cutter.bytes(static_cast<std::size_t>(columns * problem.layout.value_dim) * sizeof(float)));
+  partials.stats = reinterpret_cast<float*>(cutter.bytes(static_cast<std::size_t>(columns * 2) * sizeof(float)));
+  partials.bytes = cutter.used();
+  return partials;
+}
+
+bool supports(const AttentionProblem& problem, const DeviceCaps& caps) {
+  const KvLayout& layout = problem.layout;
+  const bool elements = layout.dtype == DType::kBf16 || (is_fp8(problem) && caps.gpu.compute() >= 89);
+  return on_cuda(caps) && problem.activation == DType::kBf16 && layout.order == KvOrder::kHeads && elements &&
+         layout.key_dim % 16 == 0 && layout.value_dim % 16 == 0 && layout.key_dim <= 256 && layout.value_dim <= 256;
+}
+
+std::size_t scratch_bytes(const AttentionProblem& problem, const DeviceCaps&) {
+  return cut_partials(problem, nullptr).bytes;
+}
+
+std::vector<CompileUnit> units(const AttentionProblem& problem, const DeviceCaps& caps) {
+  std::vector<CompileUnit> units = {decode_unit(problem, decode_shape(problem, true, caps), caps),
+                                    prefill_unit(problem, caps), schedule_unit(caps)};
+  if (problem.max_rows > kFewRows) units.push_back(decode_unit(problem, decode_shape(problem, false, caps), caps));
+  return units;
+}
+
+struct Prepared {
+  struct Decode {
+    Kernel<DecodeParams> kernel;
+    device::cuda::LaunchConfig config;
+  };
+  AttentionProblem problem;
+  Decode few, many;
+  Kernel<PrefillParams> prefill;
+  std::uint32_t prefill_shared_bytes = 0;
+  const float* sinks = nullptr;
+  bool programmatic = false;
+
+  void launch_decode(const AttentionArgs& args, device::cuda::CudaStream& stream) const {
+    const KvLayout& layout = problem.layout;
+    const Work work = cut_work(problem, args.group.work);
+    const Partials partials = cut_partials(problem, args.scratch);
+    const Decode& decode = args.step.num_rows <= kFewRows ? few : many;
+    decode.kernel.launch(stream, decode.config,
+                         {.query = args.query.data,
+                          .output = args.output.data,
+                          .pages = args.pages.data,
+                          .block_tables = args.group.block_tables,
+                          .schedule = work.schedule,
+                          .items = work.items,
+                          .partial = partials.values,
+                          .stats = partials.stats,
+                          .counters = work.counters,
+                          .sinks = sinks,
+                          .query_stride = args.query.stride,
+                          .output_stride = args.output.stride,
+                          .block_stride = args.pages.block_stride,
+                          .max_blocks = args.group.max_blocks,
+                          .num_tokens = args.query.rows,
+                          .kv_heads = static_cast<std::int32_t>(layout.kv_heads),
+                          .block_shift = std::countr_zero(static_cast<std::uint32_t>(layout.block_size)),
+                          .window = static_cast<std::int32_t>(problem.window),
+                          .scale = static_cast<float>(problem.scale) * layout.key_scale,
+                          .softcap = static_cast<float>(problem.softcap),
+                          .value_scale = layout.value_scale});
+  }
+
+  void launch_prefill(const AttentionArgs& args, device::cuda::CudaStream& stream) const {
+    const KvLayout& layout = problem.layout;
+    prefill.launch(stream,
+                   {.grid = {.x = grid_size(layout.kv_heads), .y = grid_size(args.group.num_prefill_items)},
+                    .block = {.x = kPrefillWarps * 32},
+                    .shared_bytes = prefill_shared_bytes,
+                    .programmatic = programmatic},
+                   {.query = args.query.data,
+                    .output = args.output.data,
+                    .pages = args.pages.data,
+                    .block_tables = args.group.block_tables,
+                    .items = static_cast<const PrefillItem*>(args.group.prefill_items),
+                    .sinks = sinks,
+                    .query_stride = args.query.stride,
+                    .output_stride = args.output.stride,
+                    .block_stride = args.pages.block_stride,
+                    .max_blocks = args.group.max_blocks,
+                    .block_shift = std::countr_zero(static_cast<std::uint32_t>(layout.block_size)),
+                    .window = static_cast<std::int32_t>(problem.window),
+                    .scale = static_cast<float>(problem.scale) * layout.key_scale,
+                    .softcap = static_cast<float>(problem.softcap),
+                    .value_scale = layout.value_scale});
+  }
+
+  void launch(const AttentionArgs& args, device::cuda::CudaStream& stream) const {
+    if (args.step.num_single_rows > 0) launch_decode(args, stream);
+    if (args.group.num_prefill_items > 0) launch_prefill(args, stream);
+  }
+};
+
+std::int64_t decode_blocks(const DecodeShape& shape, const DeviceCaps& caps) {
+  return std::int64_t{shape.blocks} * caps.gpu.num_sms;
+}
+
+Result<Prepared::Decode> prepare_decode(const AttentionProblem& problem, bool few, device::cuda::CudaDevice& device) {
+  const DecodeShape shape = decode_shape(problem, few, device.caps());
+  Prepared::Decode decode;
+  decode.kernel = PAGODA_TRY(device.kernel<DecodeParams>(decode_unit(problem, shape, device.caps()), "decode"));
+  decode.kernel.allow_shared_bytes(shared_bytes(problem, shape));
+  decode.config = {.grid = {.x = grid_size(decode_blocks(shape, device.caps()))},
+                   .block = {.x = static_cast<std::uint32_t>(shape.warps * 32)},
+                   .shared_bytes = static_cast<std::uint32_t>(shared_bytes(problem, shape)),
+                   .programmatic = programmatic(device.caps())};
+  return decode;
+}
+
+Result<AttentionStep> prepare(const AttentionProblem& problem, const AttentionWeights& weights,
+                              device::Device& generic) {
+  device::cuda::CudaDevice& device = device::cuda::cuda(generic);
+  auto prepared = std::make_shared<Prepared>();
+  prepared->problem = problem;
+  prepared->few = PAGODA_TRY(prepare_decode(problem, true, device));
+  if (problem.max_rows > kFewRows) prepared->many = PAGODA_TRY(prepare_decode(problem, false, device));
+  prepared->prefill = PAGODA_TRY(device.kernel<PrefillParams>(prefill_unit(problem, device.caps()), "prefill"));
+  const std::int64_t bytes =
+      prefill_shared_bytes(problem.layout.key_dim, problem.layout.value_dim, element_bytes(problem),
+                           kPrefillWarps * kPrefillRowTiles * 16, kPrefillKeys);
+  prepared->prefill.allow_shared_bytes(bytes);
+  prepared->prefill_shared_bytes = static_cast<std::uint32_t>(bytes);
+  prepared->sinks = problem.sinks ? weights.sinks : nullptr;
+  prepared->programmatic = programmatic(device.caps());
+  return AttentionStep(
+      [prepared = std::shared_ptr<const Prepared>(std::move(prepared))](
+          const AttentionArgs& args, device::Stream& stream) { prepared->launch(args, device::cuda::cuda(stream)); });
+}
+
+}  // namespace
+
+std::int64_t prefill_item_tokens(const AttentionProblem& problem) {
+  return std::max<std::int64_t>(1, kPrefillWarps * kPrefillRowTiles * 16 / group_of(problem));
+}
+
+std::size_t attention_work_bytes(const AttentionProblem& problem, const DeviceCaps& caps) {
+  return on_cuda(caps) ? cut_work(problem, nullptr).bytes : 0;
+}
+
+Result<AttentionScheduleStep> prepare_attention_schedule(const AttentionProblem& problem, std::byte* memory,
+                                                         device::Device& generic) {
+  const DeviceCaps& caps = generic.caps();
+  if (!on_cuda(caps)) return AttentionScheduleStep([](const AttentionScheduleArgs&, device::Stream&) {});
+  device::cuda::CudaDevice& device = device::cuda::cuda(generic);
+  const std::vector<std::byte> zeros(attention_work_bytes(problem, caps));
+  device.upload(memory, zeros.data(), std::ssize(zeros));
+  auto kernel = PAGODA_TRY(device.kernel<DecodeScheduleParams>(schedule_unit(caps), "decode_schedule"));
+  const std::int64_t few = decode_blocks(decode_shape(problem, true, caps), caps);
+  const std::int64_t many = decode_blocks(decode_shape(problem, false, caps), caps);
+  return AttentionScheduleStep(
+      [=, work = cut_work(problem, memory)](const AttentionScheduleArgs& args, device::Stream& stream) {
+        if (args.step.num_single_rows == 0) return;
+        kernel.launch(device::cuda::cuda(stream),
+                      {.grid = {}, .block = {.x = kScheduleThreads}, .programmatic = programmatic(caps)},
+                      {.row_offsets = args.step.row_offsets,
+                       .row_starts = args.step.row_starts,
+                       .schedule = work.schedule,
+                       .items = work.items,
+                       .prefix = work.prefix,
+                       .num_rows = args.step.num_rows,
+                       .window = problem.window,
+                       .max_tokens = 1,
+                       .kv_heads = static_cast<std::int32_t>(problem.layout.kv_heads),
+                       .blocks = static_cast<std::int32_t>(args.step.num_rows <= kFewRows ? few : many),
+                       .fixed_partition = 0,
+                       .capacity = static_cast<std::int32_t>(capacity_of(problem))});
+      });
+}
+
+const AttentionKernel kCudaAttention = {"cuda", {"bf16_mma"}, supports, scratch_bytes, units, prepare};
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,30 @@
+// Attention on CUDA: the decode kernel for rows of one token, the prefill kernel for longer ones, in one launch of the
+// stage. What all layers of a cache group share is made once a step, on the device, by `attention_schedule`.
+#pragma once
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/cuda_decode.h"
+#include "kernels/attention/cuda_prefill.h"
+
+namespace pagoda::kernels {
+
+extern const AttentionKernel kCudaAttention;
+
+/// Bytes of GroupInputs::work for a problem; 0 on hosts.
+std::size_t attention_work_bytes(const AttentionProblem& problem, const device::DeviceCaps& caps);
+
+struct AttentionScheduleArgs {
+  StepInputs step;
+  GroupInputs group;
+};
+using AttentionScheduleStep = Step<AttentionScheduleArgs>;
+
+/// Fills GroupInputs::work from the step's rows; it serves all layers whose problems have the same heads, window and
+/// layout. Nothing to do on hosts. `work` is zeroed here, once.
+Result<AttentionScheduleStep> prepare_attention_schedule(const AttentionProblem& problem, std::byte* work,
+                                                         device::Device& device);
+
+/// Query vectors of a block's tile in the prefill kernel: how many tokens a PrefillItem may have.
+std::int64_t prefill_item_tokens(const AttentionProblem& problem);
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,66 @@
+// Products on CUDA, with what is done to their sums, by the kernel that each number of rows wants. A weight is stored
+// once, as mma16 if it is bf16 and as its file's rows otherwise; all kernels of a product read that.
+//
+//   rows        bf16 (mma16)                        any other format
+//   1 … 16      mma_bulk_rows (9.0 on), mma_rows    generic_rows, decoding in registers
+//   more        mma_tiles                           decoded to mma16 in scratch, then mma_tiles
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/cuda/cuda_device.h"
+#include "kernels/linear/linear.h"
+
+namespace pagoda::kernels {
+
+/// The values are those of the units' EPILOGUE.
+enum class CudaEpilogue : std::uint8_t {
+  kBf16,      ///< rows of bf16
+  kFloat,     ///< rows of float
+  kResidual,  ///< float rows += scale · sums
+  kSilu,      ///< two weights: bf16 rows of silu(first) · second
+  kGelu,      ///< the same with GELU (tanh)
+};
+
+struct CudaProductProblem {
+  LinearProblem linear;
+  CudaEpilogue epilogue = CudaEpilogue::kBf16;
+  bool norm = false;  ///< float input may come with an RMS norm to be done first, at few rows
+  float epsilon = 0;
+  float norm_shift = 0;
+  float scale = 1;  ///< of kResidual
+};
+
+struct CudaProductArgs {
+  const void* input = nullptr;                        ///< (m, k) bf16; float, if `norm` is given
+  const float* norm = nullptr;                        ///< (k) weights; only where norms_itself(m)
+  std::int64_t input_stride = 0;                      ///< elements, a multiple of 8
+  std::int64_t m = 0;                                 ///< at most linear.max_m
+  std::array<void*, kMaxLinearWeights> outputs = {};  ///< one a weight; one in all, if gated
+  std::array<std::int64_t, kMaxLinearWeights> output_strides = {};
+  std::byte* scratch = nullptr;  ///< scratch_bytes, aligned to 256
+};
+
+class CudaProduct {
+ public:
+  static bool supports(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  static Result<CudaProduct> prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,
+                                     device::cuda::CudaDevice& device);
+
+  /// Whether a launch of m rows can norm its input itself, faster than a kernel of its own before it.
+  bool norms_itself(std::int64_t m) const;
+
+  /// Allocates nothing, can be captured.
+  void launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const;
+
+ private:
+  struct Prepared;
+  std::shared_ptr<const Prepared> prepared_;
+};
+
+}  // namespace pagoda::kernels

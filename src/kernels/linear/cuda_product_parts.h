@@ -1,0 +1,110 @@
+// The kernels a CudaProduct chooses from, each with its host part: which rows it serves, its units, its launches.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "kernels/gated_activation/cuda_gated_activation.h"
+#include "kernels/linear/cuda_generic_rows.h"
+#include "kernels/linear/cuda_mma_bulk_rows.h"
+#include "kernels/linear/cuda_mma_tiles.h"
+#include "kernels/linear/cuda_product.h"
+#include "kernels/linear/cuda_to_bf16.h"
+#include "kernels/rms_norm/cuda_rms_norm.h"
+
+namespace pagoda::kernels {
+
+inline constexpr std::int64_t kMostRowsInTurn = 16;  ///< more go to tiles
+
+inline bool is_gated(const CudaProductProblem& problem) {
+  return problem.epilogue == CudaEpilogue::kSilu || problem.epilogue == CudaEpilogue::kGelu;
+}
+
+/// Tiles of 16 rows that blocks take in turn: of all weights, or of gate and up together.
+std::int64_t row_tiles(const CudaProductProblem& problem);
+
+/// The weights as device code takes them, outputs left open.
+MmaRowsWeight device_weight(const LinearWeight& weight);
+void set_outputs(MmaRowsWeight (&weights)[kMaxLinearWeights], const CudaProductArgs& args);
+
+/// cuda_mma_bulk_rows.cu: 1 … 16 rows, compute capability 9.0 on.
+class BulkRows {
+ public:
+  struct Shape {
+    int token_tiles = 1, stage_turns = 16, splits = 1, stages = 0, blocks = 0;
+    std::uint32_t shared_bytes = 0;
+    bool norm = false;
+  };
+  /// Nothing where another kernel has to do it.
+  static std::optional<Shape> shape(const CudaProductProblem& problem, std::int64_t m, const device::DeviceCaps& caps);
+  static std::vector<CompileUnit> units(const CudaProductProblem& problem, const Shape& shape,
+                                        const device::DeviceCaps& caps);
+  static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+
+  Status prepare(const CudaProductProblem& problem, std::int64_t m, const Shape& shape, MmaBulkRowsParams params,
+                 device::cuda::CudaDevice& device);
+  bool norms(std::int64_t m) const { return launches_[static_cast<std::size_t>(m)].norm; }
+  bool serves(std::int64_t m) const { return m <= kMostRowsInTurn && launches_[static_cast<std::size_t>(m)].ready; }
+  void launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const;
+
+ private:
+  struct Launch {
+    bool ready = false, norm = false;
+    device::cuda::Kernel<MmaBulkRowsParams> kernel;
+    device::cuda::LaunchConfig config;
+    MmaBulkRowsParams params{};
+  };
+  std::array<Launch, kMostRowsInTurn + 1> launches_;  // by rows
+  device::cuda::Kernel<CudaRmsNormParams> sum_;
+  float scale_ = 1;
+  bool residual_ = false;
+};
+
+/// cuda_mma_tiles.cu: any number of rows, any GPU.
+class Tiles {
+ public:
+  static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  Status prepare(const CudaProductProblem& problem, device::cuda::CudaDevice& device);
+  /// `weights` as mma16.
+  void launch(const CudaProductArgs& args, const MmaRowsWeight (&weights)[kMaxLinearWeights],
+              device::cuda::CudaStream& stream) const;
+
+ private:
+  struct Size {
+    std::int64_t block_tokens = 0;
+    std::uint32_t shared_bytes = 0;
+    device::cuda::Kernel<MmaTilesParams> kernel;
+  };
+  std::array<Size, 2> sizes_;
+  std::int64_t tiles_ = 0, block_tiles_ = 0, k_ = 0;
+  std::int32_t num_weights_ = 0;
+  float scale_ = 1;
+  bool programmatic_ = false;
+};
+
+/// Formats that no kernel here reads as they lie: cuda_generic_rows.cu for few rows, and cuda_to_bf16.cu before tiles.
+class Generic {
+ public:
+  static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  static std::size_t scratch_bytes(const CudaProductProblem& problem);
+  Status prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,
+                 device::cuda::CudaDevice& device);
+  void launch_rows(const CudaProductArgs& args, device::cuda::CudaStream& stream) const;
+  /// Decodes all weights to mma16 in the scratch.
+  void decode(const CudaProductArgs& args, MmaRowsWeight (&weights)[kMaxLinearWeights],
+              device::cuda::CudaStream& stream) const;
+
+ private:
+  struct Part {
+    LinearWeight weight;
+    device::cuda::Kernel<GenericRowsParams> one, several;
+    device::cuda::Kernel<ToBf16Params> decode;
+  };
+  std::vector<Part> parts_;
+  device::cuda::Kernel<CudaGatedActivationParams> activate_;
+  CudaEpilogue epilogue_ = CudaEpilogue::kBf16;
+  float scale_ = 1;
+  bool programmatic_ = false;
+};
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,29 @@
+// The host part of cuda_rms_norm.cu, for stages: rows of the float residual stream to bf16 rows.
+#pragma once
+
+#include "device/cuda/cuda_device.h"
+#include "kernels/rms_norm/cuda_rms_norm.h"
+#include "kernels/rms_norm/rms_norm.h"
+
+namespace pagoda::kernels {
+
+class CudaNorm {
+ public:
+  static std::vector<CompileUnit> units(const RmsNormProblem& problem, const device::DeviceCaps& caps);
+  static Result<CudaNorm> prepare(const RmsNormProblem& problem, const RmsNormWeights& weights,
+                                  device::cuda::CudaDevice& device);
+
+  const float* weight() const { return weight_; }
+
+  /// Into output (rows, hidden) bf16. `rows`, if given, says which row of the residual each one is of.
+  void launch(const tensor::MatrixView& residual, const tensor::MatrixView& output, device::cuda::CudaStream& stream,
+              const std::int64_t* rows = nullptr) const;
+
+ private:
+  device::cuda::Kernel<CudaRmsNormParams> kernel_;
+  RmsNormProblem problem_;
+  const float* weight_ = nullptr;
+  bool programmatic_ = false;
+};
+
+}  // namespace pagoda::kernels
