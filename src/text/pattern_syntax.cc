@@ -1,7 +1,7 @@
 #include "text/pattern_syntax.h"
 
 #include <algorithm>
-#include <optional>
+#include <vector>
 
 #include "base/result.h"
 #include "text/unicode_tables.h"
@@ -52,6 +52,7 @@ class Translator {
   Result<std::string> run() {
     while (at_ < pattern_.size()) {
       const char c = pattern_[at_];
+      note_item(c);
       if (c == '\\') {
         PAGODA_TRY(escape());
       } else if (c == '[') {
@@ -95,7 +96,7 @@ class Translator {
     if (c == 'x' || c == 'u') return code_point_escape(rest);
     if (std::string_view("sSdDwWhHbB").find(c) != std::string_view::npos) return class_escape(c);
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '1' && c <= '9');
-    constexpr std::string_view kSame = "nrtfaAzZRX";
+    constexpr std::string_view kSame = "nrtfaeAzZRX";
     if (letter && kSame.find(c) == std::string_view::npos && c != 'v') return refuse("an escape");
     out_ += c == 'v' ? std::string("\\x{B}") : std::string{'\\', c};
     at_ += 2;
@@ -228,12 +229,26 @@ class Translator {
     return Ok{};
   }
 
-  /// `{,n}` is `{0,n}`, and a plus after an interval repeats it: only elsewhere it makes a quantifier possessive.
+  /// Where the item begins that a quantifier after it would repeat.
+  void note_item(char c) {
+    if (depth_ > 0) return;
+    if (c == '(') groups_.push_back(out_.size());
+    if (c == ')' && !groups_.empty()) {
+      item_ = groups_.back();
+      groups_.pop_back();
+    }
+    const bool continues = (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+    if (!continues && std::string_view("()*+?{").find(c) == std::string_view::npos) item_ = out_.size();
+  }
+
+  /// `{,n}` is `{0,n}`. A plus after an interval repeats the whole, as does a question mark after a single number:
+  /// elsewhere they make a quantifier possessive or lazy.
   void interval() {
     const std::size_t end = pattern_.find('}', at_);
     const std::string_view inside = end == std::string_view::npos ? "" : pattern_.substr(at_ + 1, end - at_ - 1);
     const bool numbers = !inside.empty() && inside.find_first_not_of("0123456789,") == std::string_view::npos;
     if (!numbers || inside == ",") {
+      item_ = out_.size();
       out_ += "\\{";
       ++at_;
       return;
@@ -242,15 +257,19 @@ class Translator {
     if (inside.starts_with(',')) out_ += '0';
     out_.append(inside).append("}");
     at_ = end + 1;
-    if (at_ < pattern_.size() && pattern_[at_] == '+') {
-      out_ += "{1,}";
+    const char next = at_ < pattern_.size() ? pattern_[at_] : '\0';
+    if (next == '+' || (next == '?' && inside.find(',') == std::string_view::npos)) {
+      out_.insert(item_, "(?:");
+      out_.append(")").append(1, next);
       ++at_;
     }
   }
 
   std::string_view pattern_;
   std::size_t at_ = 0;
-  int depth_ = 0;  ///< of brackets
+  int depth_ = 0;                    ///< of brackets
+  std::size_t item_ = 0;             ///< where the last item begins in out_
+  std::vector<std::size_t> groups_;  ///< where open groups begin in out_
   std::string out_;
 };
 
