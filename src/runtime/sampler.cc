@@ -59,18 +59,15 @@ Status check_sampling(const SamplingParams& params, std::int64_t vocab) {
   return check_bias(params, vocab);
 }
 
-Sampler::Sampler(std::int64_t vocab, std::int64_t context, std::int32_t slots)
-    : vocab_(vocab), context_(context), slots_(static_cast<std::size_t>(slots)) {}
-
-Status Sampler::set_slot(std::int32_t slot, const SlotSetup& setup) {
+Result<SlotSampling> resolve_sampling(const SlotSetup& setup, std::int64_t vocab) {
   const SamplingParams defaults;
   const SamplingParams& params = setup.sampling != nullptr ? *setup.sampling : defaults;
-  PAGODA_TRY(check_sampling(params, vocab_));
-  PAGODA_TRY(check_ids("prompt", setup.tokens, vocab_));
-  PAGODA_TRY(check_ids("end_ids", setup.end_ids, vocab_));
-  PAGODA_TRY(check(setup.prompt_best >= 0 && setup.prompt_best <= vocab_, "prompt_logprobs", setup.prompt_best,
-                   pagoda::format("from 0 to {}", vocab_)));
-  Slot& own = at(slot);
+  PAGODA_TRY(check_sampling(params, vocab));
+  PAGODA_TRY(check_ids("prompt", setup.tokens, vocab));
+  PAGODA_TRY(check_ids("end_ids", setup.end_ids, vocab));
+  PAGODA_TRY(check(setup.prompt_best >= 0 && setup.prompt_best <= vocab, "prompt_logprobs", setup.prompt_best,
+                   pagoda::format("from 0 to {}", vocab)));
+  SlotSampling own;
   own.settings = {.temperature = static_cast<double>(params.temperature.value_or(0)),
                   .top_k = params.top_k.value_or(0),
                   .top_p = static_cast<double>(params.top_p.value_or(1)),
@@ -85,9 +82,18 @@ Status Sampler::set_slot(std::int32_t slot, const SlotSetup& setup) {
   own.first_end = params.min_tokens > 0 ? setup.prompt_tokens + params.min_tokens : 0;
   own.num_best = params.logprobs.value_or(-1);
   own.num_prompt_best = setup.prompt_best;
+  return own;
+}
+
+Sampler::Sampler(std::int64_t vocab, std::int64_t context, std::int32_t slots)
+    : vocab_(vocab), context_(context), slots_(static_cast<std::size_t>(slots)) {}
+
+Status Sampler::set_slot(std::int32_t slot, const SlotSetup& setup) {
+  Slot& own = at(slot);
+  own.sampling = PAGODA_TRY(resolve_sampling(setup, vocab_));
   own.seen.clear();
   own.seen_at.clear();
-  if (own.settings.penalises()) {
+  if (own.sampling.settings.penalises()) {
     own.seen_at.assign(static_cast<std::size_t>(vocab_), -1);
     own.seen.reserve(static_cast<std::size_t>(std::min(vocab_, context_ + 1)));  // a step allocates nothing
     for (std::int64_t i = 0; i < std::ssize(setup.tokens); ++i) {
@@ -113,27 +119,29 @@ template <class T>
 void Sampler::sample(std::int32_t slot, std::int64_t position, std::span<const T> logits, RowScratch<T>& scratch,
                      std::span<TokenLogprob> best, RowResult& result) {
   Slot& own = at(slot);
+  const SlotSampling& sampling = own.sampling;
   kernels::RowSummary summary = kernels::summarize(logits, scratch.draw.isa);
   result.non_finite = !summary.finite;
   if (!summary.finite) return;
-  const double log_sum = own.num_best >= 0 ? kernels::log_sum_exp(logits, summary.max, scratch.draw.isa) : 0;
-  if (own.num_best > 0) kernels::best_tokens(logits, log_sum, best, scratch.draw);
-  const kernels::LogitChanges changes{.bias = own.bias,
+  const double log_sum = sampling.num_best >= 0 ? kernels::log_sum_exp(logits, summary.max, scratch.draw.isa) : 0;
+  if (sampling.num_best > 0) kernels::best_tokens(logits, log_sum, best, scratch.draw);
+  const kernels::LogitChanges changes{.bias = sampling.bias,
                                       .seen = own.seen,
-                                      .masked = position < own.first_end ? std::span<const std::int32_t>(own.end_ids)
-                                                                         : std::span<const std::int32_t>()};
+                                      .masked = position < sampling.first_end
+                                                    ? std::span<const std::int32_t>(sampling.end_ids)
+                                                    : std::span<const std::int32_t>()};
   std::span<const T> row = logits;
   if (!changes.bias.empty() || !changes.seen.empty() || !changes.masked.empty()) {
     const std::span<T> changed(scratch.row.data(), logits.size());
     std::ranges::copy(logits, changed.begin());
-    kernels::change_logits(changed, own.settings, changes);
+    kernels::change_logits(changed, sampling.settings, changes);
     summary = kernels::summarize(std::span<const T>(changed), scratch.draw.isa);
     result.non_finite = !summary.finite;
     if (!summary.finite) return;
     row = changed;
   }
-  result.id = kernels::draw(row, summary, own.settings, position, scratch.draw);
-  if (own.num_best >= 0) {
+  result.id = kernels::draw(row, summary, sampling.settings, position, scratch.draw);
+  if (sampling.num_best >= 0) {
     result.logprob = static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(result.id)]) - log_sum);
     result.best = best;
   }

@@ -14,6 +14,19 @@ namespace pagoda::runtime {
 /// Error: kInvalidArgument, naming the parameter, what was found and what is allowed.
 Status check_sampling(const SamplingParams& params, std::int64_t vocab);
 
+/// What sampling does for a sequence, once every default is known.
+struct SlotSampling {
+  kernels::SampleSettings settings;
+  std::vector<std::pair<std::int32_t, float>> bias;
+  std::vector<std::int32_t> end_ids;
+  std::int64_t first_end = 0;  ///< position from which an end may be drawn
+  std::int32_t num_best = -1;  ///< best log-probabilities beside the drawn token's; -1: not even that one's
+  std::int32_t num_prompt_best = 0;
+};
+
+/// Error: check_sampling's; an id outside the vocabulary.
+Result<SlotSampling> resolve_sampling(const SlotSetup& setup, std::int64_t vocab);
+
 /// Memory of one worker. T is the type of logits.
 template <class T>
 struct RowScratch {
@@ -26,13 +39,13 @@ class Sampler {
  public:
   Sampler(std::int64_t vocab, std::int64_t context, std::int32_t slots);
 
-  /// Error: check_sampling's; an id outside the vocabulary.
+  /// Error: resolve_sampling's.
   Status set_slot(std::int32_t slot, const SlotSetup& setup);
   void clear_slot(std::int32_t slot);
 
-  /// Best log-probabilities that a slot wants beside the drawn token's; -1: not even that one's.
-  std::int32_t num_best(std::int32_t slot) const { return at(slot).num_best; }
-  std::int32_t num_prompt_best(std::int32_t slot) const { return at(slot).num_prompt_best; }
+  /// As SlotSampling's.
+  std::int32_t num_best(std::int32_t slot) const { return at(slot).sampling.num_best; }
+  std::int32_t num_prompt_best(std::int32_t slot) const { return at(slot).sampling.num_prompt_best; }
 
   /// Draws the token for `position` from the slot's raw logits and counts it as output. `best` has num_best places.
   /// May run for several slots at once, with a scratch each.
@@ -42,14 +55,9 @@ class Sampler {
 
  private:
   struct Slot {
-    kernels::SampleSettings settings;
-    std::vector<std::pair<std::int32_t, float>> bias;
+    SlotSampling sampling;
     std::vector<kernels::SeenToken> seen;
     std::vector<std::int32_t> seen_at;  // (vocab) place in `seen`, or -1; empty unless penalties ask for it
-    std::vector<std::int32_t> end_ids;
-    std::int64_t first_end = 0;  // position from which an end may be drawn
-    std::int32_t num_best = -1;
-    std::int32_t num_prompt_best = 0;
   };
 
   Slot& at(std::int32_t slot) { return slots_[static_cast<std::size_t>(slot)]; }

@@ -4,10 +4,10 @@
 #include <array>
 
 #include "base/checked.h"
-#include "kernels/sample/exp_nonpositive.h"
 #include "kernels/sample/philox.h"
 #include "kernels/sample/row_kernels.h"
 #include "kernels/sample/sample.h"
+#include "kernels/sample/weight_units.h"
 
 namespace pagoda::kernels {
 namespace {
@@ -50,72 +50,54 @@ void gather_best(std::span<const T> logits, double max, double inverse, std::siz
 
 /// Best ids whose mass is at least `mass`.
 template <class T>
-void gather_mass(std::span<const T> logits, double max, double inverse, double mass, DrawScratch& scratch) {
-  std::array<double, kBins> masses{};
+void gather_mass(std::span<const T> logits, double max, double inverse, std::uint64_t mass, DrawScratch& scratch) {
+  std::array<std::uint64_t, kBins> masses{};
   for (std::size_t id = 0; id < logits.size(); ++id) {
     const double scaled = (static_cast<double>(logits[id]) - max) * inverse;
     masses[static_cast<std::size_t>(bin_of(scaled))] += scratch.weights[id];
   }
-  // Bins are summed in another order than the walk over sorted ids: the margin is far above what that can differ by.
-  const double enough = mass * (1 + 1e-9);
-  double seen = 0;
+  std::uint64_t seen = 0;
   std::size_t last = 0;
   for (; last + 1 < kBins; ++last) {
     seen += masses[last];
-    if (seen >= enough) break;
+    if (seen >= mass) break;
   }
   gather(logits, max, inverse, static_cast<int>(last), scratch.candidates);
 }
 
 /// Drops, from ids sorted best first, all after the first whose predecessors' mass reaches the wanted share.
-void keep_mass(std::vector<std::int32_t>& ids, std::span<const double> weights, double wanted) {
-  double before = 0;
+void keep_mass(std::vector<std::int32_t>& ids, std::span<const std::uint64_t> weights, std::uint64_t wanted) {
+  std::uint64_t before = 0;
   std::size_t kept = 0;
-  for (; kept < ids.size() && (kept == 0 || before < wanted); ++kept) {
-    before += weights[static_cast<std::size_t>(ids[kept])];
-  }
+  for (; kept < ids.size() && before < wanted; ++kept) before += weights[static_cast<std::size_t>(ids[kept])];
   ids.resize(kept);
 }
 
-/// The first of ids, in their order, at which the running sum of weights passes number · total.
-std::int32_t walk(double number, std::span<const std::int32_t> ids, std::span<const double> weights) {
-  const auto weight = [&](std::int32_t id) { return weights[static_cast<std::size_t>(id)]; };
-  double total = 0;
-  for (const std::int32_t id : ids) total += weight(id);
-  double passed = 0;
-  std::int32_t last = -1;
+/// The first of ids, in their order, at which the running sum of weights passes word · total / 2^64.
+std::int32_t walk(std::uint64_t word, std::span<const std::int32_t> ids, std::span<const std::uint64_t> weights) {
+  std::uint64_t total = 0;
+  for (const std::int32_t id : ids) total += weights[static_cast<std::size_t>(id)];
+  const std::uint64_t threshold = multiply_high(word, total);
+  std::uint64_t passed = 0;
   for (const std::int32_t id : ids) {
-    if (weight(id) <= 0) continue;
-    passed += weight(id);
-    last = id;
-    if (passed > number * total) break;
+    passed += weights[static_cast<std::size_t>(id)];
+    if (passed > threshold) return id;
   }
-  return last;
+  return -1;  // never: the likeliest token weighs something
 }
 
 /// The same over the whole vocabulary, block by block.
-std::int32_t walk_blocks(double number, std::span<const double> weights, std::span<const double> block_sums) {
-  double total = 0;
-  for (const double sum : block_sums) total += sum;
-  double passed = 0;
-  std::int32_t last = -1;
-  for (std::size_t b = 0; b < block_sums.size(); ++b) {
-    if (block_sums[b] <= 0) continue;
-    const std::size_t begin = b * kWeightBlock;
-    const bool here = passed + block_sums[b] > number * total;
-    if (!here && b + 1 < block_sums.size()) {
-      passed += block_sums[b];
-      last = static_cast<std::int32_t>(begin);  // if rounding leaves nothing to pass the threshold
-      continue;
-    }
-    for (std::size_t i = begin; i < std::min(begin + kWeightBlock, weights.size()); ++i) {
-      if (weights[i] <= 0) continue;
-      passed += weights[i];
-      last = static_cast<std::int32_t>(i);
-      if (passed > number * total) return last;
-    }
-  }
-  return last;
+std::int32_t walk_blocks(std::uint64_t word, std::span<const std::uint64_t> weights,
+                         std::span<const std::uint64_t> block_sums) {
+  std::uint64_t total = 0;
+  for (const std::uint64_t sum : block_sums) total += sum;
+  const std::uint64_t threshold = multiply_high(word, total);
+  std::uint64_t passed = 0;
+  std::size_t block = 0;
+  for (; passed + block_sums[block] <= threshold; ++block) passed += block_sums[block];
+  std::size_t id = block * kWeightBlock;
+  while ((passed += weights[id]) <= threshold) ++id;
+  return static_cast<std::int32_t>(id);
 }
 
 }  // namespace
@@ -136,35 +118,38 @@ std::int32_t draw(std::span<const T> logits, const RowSummary& summary, const Sa
   if (settings.greedy()) return summary.best;
   const double max = summary.max;
   const double inverse = 1.0 / settings.temperature;
-  const double number = draw_number(settings.seed, settings.choice, position);
-  const std::span<double> weights(scratch.weights.data(), logits.size());
+  const Weighing<T> how = weighing(static_cast<T>(max), inverse, weight_bits(std::ssize(logits)));
+  const std::uint64_t word = draw_word(settings.seed, settings.choice, position);
+  const std::uint64_t floor = wanted_units(settings.min_p, std::uint64_t{1} << how.bits);
+  const std::span<std::uint64_t> weights(scratch.weights.data(), logits.size());
   const auto blocks = static_cast<std::size_t>(ceil_div<std::int64_t>(std::ssize(logits), kWeightBlock));
-  const std::span<double> block_sums(scratch.block_sums.data(), blocks);
-  const auto weigh_all = [&](double floor) {
+  const std::span<std::uint64_t> block_sums(scratch.block_sums.data(), blocks);
+  const auto weigh_all = [&](std::uint64_t least) {
     row_kernels<T>(scratch.isa)
-        .weights(logits.data(), std::ssize(logits), max, inverse, floor, weights.data(), block_sums.data());
+        .weights(logits.data(), std::ssize(logits), how, least, weights.data(), block_sums.data());
   };
   std::vector<std::int32_t>& ids = scratch.candidates;
-  double mass = 0;
+  std::uint64_t mass = 0;
   if (settings.top_k > 0 && static_cast<std::size_t>(settings.top_k) < logits.size()) {
     gather_best(logits, max, inverse, static_cast<std::size_t>(settings.top_k), ids);
     for (const std::int32_t id : ids) {
       const auto at = static_cast<std::size_t>(id);
-      weights[at] = exp_nonpositive((static_cast<double>(logits[at]) - max) * inverse);
-      mass += weights[at];
+      mass += weights[at] = weight_units(logits[at], how);
     }
+    if (settings.top_p < 1) keep_mass(ids, weights, wanted_units(settings.top_p, mass));
   } else if (settings.top_p < 1) {
     weigh_all(0);
-    for (const double sum : block_sums) mass += sum;
-    gather_mass(logits, max, inverse, settings.top_p * mass, scratch);
+    for (const std::uint64_t sum : block_sums) mass += sum;
+    const std::uint64_t wanted = wanted_units(settings.top_p, mass);
+    gather_mass(logits, max, inverse, wanted, scratch);
+    keep_mass(ids, weights, wanted);
   } else {
-    weigh_all(settings.min_p);  // the likeliest token weighs 1
-    return walk_blocks(number, weights, block_sums);
+    weigh_all(floor);
+    return walk_blocks(word, weights, block_sums);
   }
-  if (settings.top_p < 1) keep_mass(ids, weights, settings.top_p * mass);
-  std::erase_if(ids, [&](std::int32_t id) { return weights[static_cast<std::size_t>(id)] < settings.min_p; });
+  std::erase_if(ids, [&](std::int32_t id) { return weights[static_cast<std::size_t>(id)] < floor; });
   std::sort(ids.begin(), ids.end());
-  return walk(number, ids, weights);
+  return walk(word, ids, weights);
 }
 
 template void best_tokens(std::span<const float>, double, std::span<TokenLogprob>, DrawScratch&);

@@ -2,12 +2,12 @@
 // same bits. Always inlined: files for one instruction set may emit no function that others could be linked to.
 #pragma once
 
-#include <cstdint>
+#include "base/shared.h"
 
 namespace pagoda::kernels {
 
 /// Within 2 units of the last place; 0 below -708, where the result is not a normal number.
-[[gnu::always_inline]] inline double exp_nonpositive(double x) {
+__attribute__((always_inline)) PAGODA_SHARED double exp_nonpositive(double x) {
   constexpr double kMagic = 0x1.8p52;  // adding it leaves the nearest integer in the low bits
   const double bounded = x < -708.0 ? -708.0 : x;
   const double shifted = bounded * 1.4426950408889634074 + kMagic;

@@ -25,14 +25,19 @@ PAGODA_SHARED PhiloxBlock philox(PhiloxBlock counter, std::uint64_t key) {
   return counter;
 }
 
-/// The number in [0, 1), a multiple of 2^-53, that draws the token at `position` of a sequence's choice. Neither the
-/// batch nor a preemption has a part in it.
-PAGODA_SHARED double draw_number(std::uint64_t seed, std::uint32_t choice, std::int64_t position) {
+/// 2^64 times the number in [0, 1), a multiple of 2^-53, that draws the token at `position` of a sequence's choice.
+/// Neither the batch nor a preemption has a part in it.
+PAGODA_SHARED std::uint64_t draw_word(std::uint64_t seed, std::uint32_t choice, std::int64_t position) {
   const auto at = static_cast<std::uint64_t>(position);
   const PhiloxBlock bits =
       philox({{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> 32), choice, 0}}, seed);
   const std::uint64_t joined = (static_cast<std::uint64_t>(bits.word[1]) << 32) | bits.word[0];
-  return static_cast<double>(joined >> 11) * 0x1p-53;
+  return joined >> 11 << 11;
+}
+
+/// That number.
+PAGODA_SHARED double draw_number(std::uint64_t seed, std::uint32_t choice, std::int64_t position) {
+  return static_cast<double>(draw_word(seed, choice, position) >> 11) * 0x1p-53;
 }
 
 }  // namespace pagoda::kernels

@@ -44,28 +44,50 @@ double sum_exp(const T* row, std::int64_t count, double max) {
   return merge(chains);
 }
 
+constexpr std::int64_t kWeighed = 16;
+
+/// Weights of a few logits at once; most such groups have no token above kTailBelow.
 template <class T>
-void weights(const T* row, std::int64_t count, double max, double inverse, double floor, double* out,
-             double* block_sums) {
+[[gnu::always_inline]] inline std::uint64_t weigh(const T* row, const Weighing<T>& how, std::uint64_t floor,
+                                                  std::uint64_t* out) {
+  std::uint32_t tails[kWeighed];
+  std::uint32_t heads = 0;
+  for (std::int64_t i = 0; i < kWeighed; ++i) {
+    const float scaled = scaled_logit(row[i], how);
+    tails[i] = tail_units(scaled, how.bits);
+    heads |= scaled > kTailBelow ? 1u : 0u;
+  }
+  std::uint64_t sum = 0;
+  if (heads == 0) {
+    for (std::int64_t i = 0; i < kWeighed; ++i) {
+      const std::uint64_t units = tails[i];
+      out[i] = units < floor ? 0 : units;
+      sum += out[i];
+    }
+    return sum;
+  }
+  for (std::int64_t i = 0; i < kWeighed; ++i) {
+    const std::uint64_t units = scaled_logit(row[i], how) > kTailBelow ? head_units(row[i], how) : tails[i];
+    out[i] = units < floor ? 0 : units;
+    sum += out[i];
+  }
+  return sum;
+}
+
+template <class T>
+void weights(const T* row, std::int64_t count, const Weighing<T>& how, std::uint64_t floor, std::uint64_t* out,
+             std::uint64_t* block_sums) {
   for (std::int64_t begin = 0; begin < count; begin += kWeightBlock) {
     const std::int64_t end = begin + kWeightBlock < count ? begin + kWeightBlock : count;
-    double chains[kChains] = {};
+    std::uint64_t sum = 0;
     std::int64_t i = begin;
-    for (; i + kChains <= end; i += kChains) {
-      for (std::int64_t c = 0; c < kChains; ++c) {
-        const double weight = exp_nonpositive((static_cast<double>(row[i + c]) - max) * inverse);
-        const double kept = weight < floor ? 0.0 : weight;
-        out[i + c] = kept;
-        chains[c] += kept;
-      }
+    for (; i + kWeighed <= end; i += kWeighed) sum += weigh(row + i, how, floor, out + i);
+    for (; i < end; ++i) {
+      const std::uint64_t units = weight_units(row[i], how);
+      out[i] = units < floor ? 0 : units;
+      sum += out[i];
     }
-    for (std::int64_t c = 0; i < end; ++i, ++c) {
-      const double weight = exp_nonpositive((static_cast<double>(row[i]) - max) * inverse);
-      const double kept = weight < floor ? 0.0 : weight;
-      out[i] = kept;
-      chains[c] += kept;
-    }
-    block_sums[begin / kWeightBlock] = merge(chains);
+    block_sums[begin / kWeightBlock] = sum;
   }
 }
 

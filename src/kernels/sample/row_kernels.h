@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "device/caps.h"
+#include "kernels/sample/weight_units.h"
 
 namespace pagoda::kernels {
 
@@ -32,9 +33,9 @@ struct RowKernels {
   /// Σ e^(row[i] - max).
   double (*sum_exp)(const T* row, std::int64_t count, double max);
 
-  /// weights[i] = e^((row[i] - max) · inverse), or 0 where that is below `floor`; block_sums[b] is the sum of block b.
-  void (*weights)(const T* row, std::int64_t count, double max, double inverse, double floor, double* weights,
-                  double* block_sums);
+  /// weights[i] = weight_units(row[i]), or 0 where that is below `floor`; block_sums[b] is the sum of block b.
+  void (*weights)(const T* row, std::int64_t count, const Weighing<T>& how, std::uint64_t floor, std::uint64_t* weights,
+                  std::uint64_t* block_sums);
 };
 
 struct RowKernelSet {

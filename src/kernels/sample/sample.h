@@ -4,8 +4,8 @@
 //   temperature → top-k → top-p → min-p → draw
 //
 // Log-probabilities are those of the raw row, before any of it. All of it is in double precision, the maximum
-// subtracted before the temperature divides, so that no temperature makes a NaN. A row depends on nothing but its own
-// arguments.
+// subtracted before the temperature divides, so that no temperature makes a NaN; weights are then counted in whole
+// units (weight_units.h), whose sums are exact. A row depends on nothing but its own arguments.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,8 @@ struct RowSummary {
 struct DrawScratch {
   explicit DrawScratch(std::int64_t vocab, device::CpuIsa instructions = device::CpuIsa::kPortable);
   device::CpuIsa isa;
-  std::vector<double> weights;     // by id
-  std::vector<double> block_sums;  // of weights
+  std::vector<std::uint64_t> weights;     // by id, in units
+  std::vector<std::uint64_t> block_sums;  // of weights
   std::vector<std::int32_t> candidates;
 };
 

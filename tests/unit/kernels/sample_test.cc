@@ -9,6 +9,7 @@
 
 #include "kernels/sample/exp_nonpositive.h"
 #include "kernels/sample/philox.h"
+#include "kernels/sample/weight_units.h"
 
 namespace pagoda::kernels {
 namespace {
@@ -52,6 +53,7 @@ TEST(Philox, DrawsDifferBySeedChoiceAndPosition) {
   EXPECT_NE(base, draw_number(5, 1, 100));
   EXPECT_NE(base, draw_number(5, 0, 101));
   EXPECT_NE(draw_number(5, 0, 1), draw_number(5, 0, 1 + (std::int64_t{1} << 32)));
+  EXPECT_EQ(static_cast<double>(draw_word(5, 0, 100)) * 0x1p-64, base);
 }
 
 TEST(ExpNonpositive, IsWithinTwoUnits) {
@@ -61,6 +63,48 @@ TEST(ExpNonpositive, IsWithinTwoUnits) {
   for (double x = 0; x > -700; x -= 0.0371) {
     EXPECT_NEAR(exp_nonpositive(x) / std::exp(x), 1, 5e-16) << x;
   }
+}
+
+TEST(WeightUnits, AreAsFineAsTheSumAllows) {
+  EXPECT_EQ(weight_bits(1), 44);
+  EXPECT_EQ(weight_bits(262144), 44);
+  EXPECT_EQ(weight_bits(262145), 43);
+  EXPECT_EQ(weight_bits(1 << 20), 42);
+  for (const std::int64_t vocab : {3, 151936, 262144, 262145, 1000003}) {
+    const std::uint64_t most = std::uint64_t{1} << weight_bits(vocab);
+    EXPECT_LE(most, (std::uint64_t{1} << 62) / static_cast<std::uint64_t>(vocab));
+    EXPECT_EQ(weight_units(3.0f, weighing(3.0f, 0.7, weight_bits(vocab))), most);
+    EXPECT_EQ(weight_units(3.0, weighing(3.0, 0.7, weight_bits(vocab))), most);
+    EXPECT_EQ(weight_units(-32.1f, weighing(0.0f, 1, weight_bits(vocab))), 0u);
+    EXPECT_EQ(weight_units(-std::numeric_limits<float>::infinity(), weighing(0.0f, 1, weight_bits(vocab))), 0u);
+  }
+}
+
+// Both kinds of weights, over their whole range, against exponentials in long double.
+TEST(WeightUnits, AreTheExponentialRounded) {
+  for (const double inverse : {0.01, 1.0, 1.7, 33.0}) {
+    const Weighing<float> how = weighing(12.5f, inverse, 44);
+    for (float scaled = 0; scaled > -50; scaled -= 0.0173f) {
+      const float logit = 12.5f + scaled / static_cast<float>(inverse);
+      const long double x = (static_cast<long double>(logit) - 12.5L) * static_cast<long double>(inverse);
+      const long double exact = std::exp(x) * 0x1p44L;
+      const long double off = static_cast<long double>(weight_units(logit, how)) - exact;
+      const long double relative = x > -15.99L ? 1e-14L : 8e-6L;  // 50 in single precision is 4e-6 off
+      EXPECT_LE(std::abs(off), 0.5L + exact * relative) << scaled << " / " << inverse;
+    }
+  }
+}
+
+TEST(WeightUnits, SharesOfAMass) {
+  EXPECT_EQ(multiply_high(0, ~std::uint64_t{0}), 0u);
+  EXPECT_EQ(multiply_high(~std::uint64_t{0}, ~std::uint64_t{0}), ~std::uint64_t{0} - 1);
+  EXPECT_EQ(multiply_high(std::uint64_t{1} << 63, 1001), 500u);
+  EXPECT_EQ(multiply_high(0x123456789abcdef0, 0xfedcba9876543210), 0x121fa00ad77d7422u);
+  EXPECT_EQ(wanted_units(0.5, 1001), 501u) << "the least that is half";
+  EXPECT_EQ(wanted_units(0.5, 1000), 500u);
+  EXPECT_EQ(wanted_units(1e-9, 1000), 1u) << "one token is always kept";
+  const std::uint64_t mass = (std::uint64_t{1} << 62) - 1;  // as a double it is 2^62
+  EXPECT_EQ(wanted_units(1 - 1e-17, mass), mass) << "no more than there is";
 }
 
 TEST(Summarize, FindsTheLowestIdOfTheLargest) {
