@@ -95,7 +95,7 @@ CLI::Validator some_text() {
 }
 
 void add_model(CLI::App& app, Arguments& out) {
-  app.add_option("MODEL", out.model, "a GGUF file")->required();
+  app.add_option("MODEL", out.model, "a GGUF file, or a Hugging Face directory")->required();
   app.add_option("--ignore-key", out.options.ignore_keys, "pass over this configuration key of the file")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -122,6 +122,20 @@ void add_running(CLI::App& app, Arguments& out) {
   app.add_option("--kv-bytes", options.kv_bytes, "size of the KV cache in bytes")->check(integer(1))->excludes(tokens);
   app.add_option("--block-size", options.block_size, "tokens of a cache block")->check(power_of_two(8, 256));
   app.add_option("--prefill-chunk", options.prefill_chunk, "prompt tokens of a step at most")->check(integer(1, 65536));
+}
+
+/// Weights made up for a config.json.
+void add_dummy(CLI::App& app, Arguments& out) {
+  std::string& format = out.options.dummy_weights;
+  auto* dummy = app.add_flag_callback(
+      "--dummy-weights",
+      [&format] {
+        if (format.empty()) format = "bf16";
+      },
+      "MODEL is a config.json: make its weights up");
+  app.add_option("--format", format, "of the weights made up, as q4_k; bf16 if it is not said")
+      ->needs(dummy)
+      ->check(some_text());
 }
 
 void add_template(CLI::App& app, Arguments& out) {
@@ -204,6 +218,7 @@ void add_inspect(CLI::App& app, Arguments& out) {
   app.add_flag("--plan", out.plan, "show the chosen kernels with their reasons");
   app.add_option("--caps", out.caps, "plan for this GPU, present or not: h200, h100, a100, l4, rtx4090, b200, rtx5090");
   app.add_flag("--support", out.support, "show what runs where");
+  add_dummy(app, out);
   add_running(app, out);
   add_json(app, out);
 }
@@ -219,6 +234,7 @@ void add_bench(CLI::App& app, Arguments& out) {
   app.add_option("-d,--depth", bench.depths, "tokens in the cache before")->delimiter(',')->check(integer(0, 1 << 24));
   app.add_option("-b,--batch", bench.batches, "sequences at once")->delimiter(',')->check(integer(1, 1024));
   app.add_option("--samples", bench.samples, "timed runs of each test")->check(integer(1, 1000));
+  add_dummy(app, out);
   add_running(app, out);
   add_json(app, out);
 }

@@ -41,9 +41,9 @@ void size_cache(ModelOptions& options, const BenchOptions& bench) {
 }  // namespace
 
 Status bench(const Arguments& arguments) {
-  if (arguments.model.ends_with(".json")) {
-    return fail(ErrorCode::kInvalidArgument,
-                "bench over a configuration with dummy weights is not part of this version: {}", arguments.model);
+  if (arguments.model.ends_with(".json") && arguments.options.dummy_weights.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "{} is a configuration without weights: --dummy-weights makes them up",
+                arguments.model);
   }
   ModelOptions options = PAGODA_TRY(model_options(arguments, true));
   BenchOptions tests = arguments.bench;

@@ -19,7 +19,8 @@ constexpr std::int64_t kLogitsChunk = 16;
 
 Status print(const Model& model, const Score& score) {
   for (std::size_t i = 1; i < score.tokens.size(); ++i) {
-    const std::string piece = PAGODA_TRY(model.detokenize(std::span(score.tokens).subspan(i, 1)));
+    std::string piece;
+    if (model.info().has_tokenizer) piece = PAGODA_TRY(model.detokenize(std::span(score.tokens).subspan(i, 1)));
     std::string shown;
     for (const char c : piece) shown += c == '\n' ? std::string("\\n") : std::string(1, c);
     std::printf("%10.4f  %7d  %s\n", score.logprobs[i - 1], score.tokens[i], shown.c_str());

@@ -45,6 +45,9 @@ struct ModelOptions {
 
   std::vector<std::string> ignore_keys{};      ///< configuration keys of the file to pass over, by name
   std::optional<std::string> chat_template{};  ///< Jinja text that replaces the file's own template
+  /// The name of a weight format: the path is a config.json, and its weights are made up, the same ones each time (for
+  /// measurements). Empty: the model's own weights.
+  std::string dummy_weights{};
   bool weights = true;                         ///< false: header and tokenizer only; enough to tokenize and render
   ProgressSink progress{};                     ///< called while the model opens
 };
@@ -61,6 +64,7 @@ struct ModelInfo {
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
   std::int64_t trained_context = 0;  ///< the context that the model was made for
+  bool has_tokenizer = true;  ///< without one, ids can be scored and measured, and text is refused
   bool has_chat_template = false;
   std::vector<std::string> ignored_keys{};  ///< of ModelOptions::ignore_keys, those that the file has
 
@@ -88,7 +92,7 @@ struct TokenizeOptions {
 /// Any thread may call any function.
 class Model {
  public:
-  /// Opens a GGUF file. Errors: ErrorKind::kUsage for options, kModel for the file, kDevice for the device; the
+  /// Opens a GGUF file or a Hugging Face directory. Errors: ErrorKind::kUsage for options, kModel for the file, kDevice for the device; the
   /// sentence names file, key or tensor. Nothing is left behind by an open that fails.
   static Result<Model> open(const Library& library, const std::string& path, ModelOptions options = {});
 

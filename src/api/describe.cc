@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "api/file_keys.h"
+#include "io/dummy_weights.h"
+#include "io/json_config.h"
 #include "sched/scheduler.h"
 
 namespace pagoda::api {
@@ -13,11 +15,28 @@ Status option_range(const char* name, const std::optional<std::int64_t>& value, 
   return fail_param(ErrorCode::kInvalidArgument, name, "{} must be from {} to {}, not {}", name, least, most, *value);
 }
 
+/// A configuration with weights made up.
+Result<io::ModelFile> open_dummy(const std::string& path, const ModelOptions& options) {
+  const quant::Format* format = quant::find_format(options.dummy_weights);
+  if (format == nullptr) {
+    std::string known;
+    for (const quant::Format* each : quant::all_formats()) {
+      known += pagoda::format("{}{}", known.empty() ? "" : ", ", each->name);
+    }
+    return fail_param(ErrorCode::kInvalidArgument, "dummy_weights", "the format must be one of {}, not \"{}\"", known,
+                      options.dummy_weights);
+  }
+  io::RawConfig config = PAGODA_TRY(io::read_json_config(path));
+  io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, *format, options.ignore_keys));
+  return io::make_dummy_file(std::move(config), std::move(tensors), *format);
+}
+
 }  // namespace
 
-Result<DescribedFile> describe_file(const std::string& path, const std::vector<std::string>& ignored_keys) {
-  io::ModelFile file = PAGODA_TRY(io::open_model(path));
-  model::ModelDescription description = PAGODA_TRY(model::describe_model(file.config(), file.tensors(), ignored_keys));
+Result<DescribedFile> describe_file(const std::string& path, const ModelOptions& options) {
+  io::ModelFile file = PAGODA_TRY(options.dummy_weights.empty() ? io::open_model(path) : open_dummy(path, options));
+  model::ModelDescription description =
+      PAGODA_TRY(model::describe_model(file.config(), file.tensors(), options.ignore_keys));
   return DescribedFile{.file = std::move(file), .description = std::move(description)};
 }
 
@@ -27,13 +46,9 @@ ModelInfo file_info(const DescribedFile& described, const ModelOptions& options)
   ModelInfo info;
   info.path = file.path();
   info.name = stem_of(file.path());
-  if (const auto architecture = file.config().text("general.architecture"); architecture.ok()) {
-    info.architecture = *architecture;
-  }
+  info.architecture = model::architecture_of(file.config());
   info.format = format_of(file);
-  for (const io::TensorEntry& entry : file.tensors().entries()) {
-    info.file_bytes = std::max(info.file_bytes, static_cast<std::int64_t>(entry.offset + entry.bytes));
-  }
+  info.file_bytes = static_cast<std::int64_t>(file.file_bytes());
   info.num_parameters = model::num_parameters(spec);
   info.vocabulary = spec.vocab;
   info.num_layers = std::ssize(spec.layers);

@@ -18,8 +18,9 @@ struct DescribedFile {
   model::ModelDescription description;
 };
 
-/// Errors: those of io::open_model and model::describe_model.
-Result<DescribedFile> describe_file(const std::string& path, const std::vector<std::string>& ignored_keys);
+/// Errors: those of io::open_model and model::describe_model; kInvalidArgument for a format of dummy weights that is
+/// not known.
+Result<DescribedFile> describe_file(const std::string& path, const ModelOptions& options);
 
 /// The part of ModelInfo that the header tells.
 ModelInfo file_info(const DescribedFile& described, const ModelOptions& options);

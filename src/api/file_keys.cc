@@ -72,12 +72,12 @@ const std::map<std::int64_t, std::string_view>& file_types() {
 
 }  // namespace
 
+bool has_tokenizer(const io::RawConfig& config) {
+  return config.contains("tokenizer.ggml.model") && config.contains("tokenizer.ggml.tokens");
+}
+
 Result<text::TokenizerSource> tokenizer_source(const io::RawConfig& config) {
   const std::string prefix = "tokenizer.ggml.";
-  if (!config.contains(prefix + "model") || !config.contains(prefix + "tokens")) {
-    return fail(ErrorCode::kTokenizerMissing, "{}: the file has no tokenizer ({}model and {}tokens are needed)",
-                config.source(), prefix, prefix);
-  }
   text::TokenizerSource source;
   source.kind = PAGODA_TRY(config.text(prefix + "model"));
   source.pre = PAGODA_TRY(config.text_or(prefix + "pre", ""));
@@ -135,7 +135,9 @@ std::string format_of(const io::ModelFile& file) {
 std::string stem_of(const std::string& path) {
   const std::size_t slash = path.find_last_of('/');
   std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  if (name.ends_with(".gguf")) name.resize(name.size() - 5);
+  for (const std::string_view ending : {".gguf", ".json"}) {
+    if (name.ends_with(ending)) name.resize(name.size() - ending.size());
+  }
   return name;
 }
 

@@ -10,7 +10,10 @@
 
 namespace pagoda::api {
 
-/// The keys `tokenizer.ggml.*`. Errors: kTokenizerMissing; kConfigType and kConfigRange with the key.
+/// Whether the model can turn text into ids.
+bool has_tokenizer(const io::RawConfig& config);
+
+/// The keys `tokenizer.ggml.*`, all that there are. Errors: kConfigType and kConfigRange with the key.
 Result<text::TokenizerSource> tokenizer_source(const io::RawConfig& config);
 
 /// The keys `general.sampling.*`: temp, top_k, top_p, min_p, penalty_repeat. What is absent stays empty.

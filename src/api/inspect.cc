@@ -67,7 +67,7 @@ void add_plan(Inspection& out, const model::Plan& plan) {
 }
 
 Result<Inspection> inspect_file(const Library& library, const std::string& path, const InspectOptions& options) {
-  const api::DescribedFile described = PAGODA_TRY(api::describe_file(path, options.model.ignore_keys));
+  const api::DescribedFile described = PAGODA_TRY(api::describe_file(path, options.model));
   Inspection out;
   out.info = api::file_info(described, options.model);
   out.metadata.push_back({.name = "container", .value = described.file.container()});

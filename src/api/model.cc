@@ -84,7 +84,7 @@ Result<std::vector<std::int32_t>> Model::tokenize(std::string_view text, const T
 
 Result<std::string> Model::detokenize(std::span<const std::int32_t> ids) const {
   PAGODA_TRY(api::check_ids(*state_, ids));
-  return text::repair_utf8(state_->tokenizer->decode(ids, false));
+  return text::repair_utf8(PAGODA_TRY(api::tokenizer_of(*state_))->decode(ids, false));
 }
 
 Result<std::string> Model::render(const Chat& chat) const {
@@ -100,6 +100,7 @@ Result<Generation> Model::generate(const Request& request) const {
     return fail(ErrorCode::kUnsupportedArgument, "{} was opened without weights", state_->info.path);
   }
   PAGODA_TRY(check_request(request));
+  PAGODA_TRY(api::tokenizer_of(*state_));  // an answer is text
   engine::Submission first = PAGODA_TRY(submission_of(*state_, request));
   const std::string echo = request.echo ? PAGODA_TRY(api::prompt_text(*state_, request)) : std::string();
   const std::uint64_t seed = first.seed;

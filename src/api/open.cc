@@ -20,8 +20,10 @@ void report(const ModelOptions& options, const Progress& progress) {
   if (options.progress) options.progress(progress);
 }
 
-/// The tokenizer is made of the file's strings alone, so that it can be built while weights are read.
+/// The tokenizer is made of the file's strings alone, so that it can be built while weights are read. Null if the model
+/// has none.
 Result<std::unique_ptr<const text::Tokenizer>> make_tokenizer(const io::RawConfig& config, std::int64_t vocab) {
+  if (!api::has_tokenizer(config)) return std::unique_ptr<const text::Tokenizer>();
   text::TokenizerSource source = PAGODA_TRY(api::tokenizer_source(config));
   auto tokenizer = PAGODA_TRY(text::Tokenizer::create(std::move(source)));
   if (tokenizer->vocabulary_size() > vocab) {
@@ -140,7 +142,7 @@ Result<Model> open_described(const Library& library, const std::string& path, Mo
   const Clock::time_point begin = Clock::now();
   PAGODA_TRY(api::check_options(options));
   report(options, {.stage = ProgressStage::kReadHeader});
-  const api::DescribedFile described = PAGODA_TRY(api::describe_file(path, options.ignore_keys));
+  const api::DescribedFile described = PAGODA_TRY(api::describe_file(path, options));
   auto state = std::make_shared<Model::State>();
   state->library = library.state();
   state->options = std::move(options);
@@ -157,6 +159,7 @@ Result<Model> open_described(const Library& library, const std::string& path, Mo
   auto made = tokenizer.get();
   if (!started.ok()) return started.error();
   state->tokenizer = PAGODA_TRY(std::move(made));
+  state->info.has_tokenizer = state->tokenizer != nullptr;
   state->options.progress = {};  // nothing more is to be told, and the sink may hold a line on the screen
   state->info.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   return Model(std::move(state));

@@ -40,12 +40,16 @@ Status check_penalty(float value, const char* name) {
   return wrong(name, pagoda::format("{} must be from -2 to 2, not {}", name, value));
 }
 
+std::int64_t vocabulary(const Model::State& model) {
+  return model.tokenizer != nullptr ? model.tokenizer->vocabulary_size() : model.info.vocabulary;
+}
+
 Status check_bias(const Model::State& model, const SamplingParams& params) {
   std::unordered_set<std::int32_t> seen;
   for (const auto& [id, bias] : params.logit_bias) {
-    if (!model.tokenizer->contains(id)) {
-      return wrong("logit_bias", pagoda::format("logit_bias names the id {}, and the vocabulary has {}", id,
-                                                model.tokenizer->vocabulary_size()));
+    if (id < 0 || id >= vocabulary(model)) {
+      return wrong("logit_bias",
+                   pagoda::format("logit_bias names the id {}, and the vocabulary has {}", id, vocabulary(model)));
     }
     if (!std::isfinite(bias)) return wrong("logit_bias", pagoda::format("logit_bias of the id {} is not finite", id));
     if (!seen.insert(id).second) return wrong("logit_bias", pagoda::format("logit_bias names the id {} twice", id));
@@ -74,11 +78,18 @@ Status check_sampling(const Model::State& model, const SamplingParams& p) {
 
 }  // namespace
 
+Result<const text::Tokenizer*> tokenizer_of(const Model::State& model) {
+  if (model.tokenizer != nullptr) return model.tokenizer.get();
+  return fail(ErrorCode::kTokenizerMissing, "{} has no tokenizer ({}); only token ids can be scored and measured",
+              model.info.path,
+              model.info.path.ends_with(".gguf") ? "tokenizer.ggml.model and tokenizer.ggml.tokens" : "tokenizer.json");
+}
+
 Status check_ids(const Model::State& model, std::span<const std::int32_t> ids) {
   for (const std::int32_t id : ids) {
-    if (model.tokenizer->contains(id)) continue;
+    if (id >= 0 && id < vocabulary(model)) continue;
     return fail(ErrorCode::kInvalidArgument, "the id {} is outside the vocabulary, which has {} tokens", id,
-                model.tokenizer->vocabulary_size());
+                vocabulary(model));
   }
   return Ok{};
 }
@@ -88,19 +99,20 @@ Result<text::RenderedPrompt> render(const Model::State& model, const Chat& chat)
     return fail(ErrorCode::kTemplateMissing, "{} has no chat template", model.info.path);
   }
   if (!model.chat_template->ok()) return model.chat_template->error();
+  const text::Tokenizer& tokenizer = *PAGODA_TRY(tokenizer_of(model));
   text::TemplateInput input;
   input.messages_json = chat.messages_json;
   if (chat.tools_json) input.tools_json = *chat.tools_json;
   if (chat.documents_json) input.documents_json = *chat.documents_json;
   input.arguments_json = chat.arguments_json;
   input.add_generation_prompt = chat.add_generation_prompt;
-  input.bos_token = token_text(*model.tokenizer, model.tokenizer->bos());
-  input.eos_token = token_text(*model.tokenizer, model.tokenizer->eos());
+  input.bos_token = token_text(tokenizer, tokenizer.bos());
+  input.eos_token = token_text(tokenizer, tokenizer.eos());
   return model.chat_template->value().render(input, limits_of(model));
 }
 
 Result<std::vector<std::int32_t>> encode_raw(const Model::State& model, std::string_view text, bool special, bool bos) {
-  const text::Tokenizer& tokenizer = *model.tokenizer;
+  const text::Tokenizer& tokenizer = *PAGODA_TRY(tokenizer_of(model));
   std::vector<std::int32_t> ids =
       PAGODA_TRY(tokenizer.encode(text, special ? text::SpecialTokens::all() : text::SpecialTokens::none()));
   if (!bos) return ids;
@@ -110,7 +122,6 @@ Result<std::vector<std::int32_t>> encode_raw(const Model::State& model, std::str
 }
 
 Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Request& request) {
-  const text::Tokenizer& tokenizer = *model.tokenizer;
   if (const auto* ids = std::get_if<TokenIds>(&request.prompt)) {
     PAGODA_TRY(check_ids(model, ids->ids));
     return ids->ids;
@@ -118,6 +129,7 @@ Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Re
   if (const auto* raw = std::get_if<RawText>(&request.prompt)) {
     return encode_raw(model, raw->text, raw->special, raw->bos);
   }
+  const text::Tokenizer& tokenizer = *PAGODA_TRY(tokenizer_of(model));
   const text::RenderedPrompt prompt = PAGODA_TRY(render(model, std::get<Chat>(request.prompt)));
   std::vector<std::int32_t> ids =
       PAGODA_TRY(tokenizer.encode(prompt.text, text::SpecialTokens::within(prompt.trusted)));
@@ -129,7 +141,7 @@ Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Re
 Result<std::string> prompt_text(const Model::State& model, const Request& request) {
   if (const auto* raw = std::get_if<RawText>(&request.prompt)) return text::repair_utf8(raw->text);
   if (const auto* ids = std::get_if<TokenIds>(&request.prompt)) {
-    return text::repair_utf8(model.tokenizer->decode(ids->ids, false));
+    return text::repair_utf8(PAGODA_TRY(tokenizer_of(model))->decode(ids->ids, false));
   }
   return text::repair_utf8(PAGODA_TRY(render(model, std::get<Chat>(request.prompt))).text);
 }

@@ -9,7 +9,7 @@
 
 namespace pagoda::api {
 
-/// Errors: kTemplateMissing, kTemplateFailed, kTemplateLimit, kInvalidArgument.
+/// Errors: kTokenizerMissing, kTemplateMissing, kTemplateFailed, kTemplateLimit, kInvalidArgument.
 Result<text::RenderedPrompt> render(const Model::State& model, const Chat& chat);
 
 /// Ids of raw text, with what the model asks for around it if `bos`.
@@ -22,7 +22,10 @@ Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Re
 /// The prompt's text, for echo.
 Result<std::string> prompt_text(const Model::State& model, const Request& request);
 
-/// Error: kInvalidArgument for an id outside the vocabulary.
+/// The model's tokenizer. Error: kTokenizerMissing, with what the model lacks.
+Result<const text::Tokenizer*> tokenizer_of(const Model::State& model);
+
+/// Error: kInvalidArgument for an id outside the vocabulary: the tokenizer's, or without one the model's.
 Status check_ids(const Model::State& model, std::span<const std::int32_t> ids);
 
 /// The request's parameters with the model file's in the places left empty. Errors: kInvalidArgument, each naming the

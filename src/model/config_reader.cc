@@ -14,11 +14,6 @@ bool means_off(const io::Value& value) {
   return false;
 }
 
-/// Whether `ignored` names the key or an object that it lies in.
-bool covers(std::string_view ignored, std::string_view key) {
-  return key.starts_with(ignored) && (key.size() == ignored.size() || key[ignored.size()] == '.');
-}
-
 }  // namespace
 
 void ConfigReader::irrelevant(std::initializer_list<std::string_view> keys) const {
@@ -38,17 +33,19 @@ Status ConfigReader::off(std::initializer_list<std::string_view> keys) const {
   return Ok{};
 }
 
-bool ConfigReader::is_ignored(std::string_view key) const {
-  if (ignored_.empty()) return false;
-  const std::string name = full(key);
-  return std::ranges::any_of(ignored_, [&](const std::string& ignored) { return covers(ignored, name); });
+bool ConfigReader::is_ignored(std::string_view key) const { return !ignored_.empty() && ignores(full(key)); }
+
+bool ConfigReader::ignores(std::string_view name) const {
+  return std::ranges::any_of(ignored_, [&](const std::string& ignored) {
+    if (!name.starts_with(ignored)) return false;
+    return name.size() == ignored.size() || (prefix_.empty() && name[ignored.size()] == '.');
+  });
 }
 
 Status ConfigReader::finish() const {
   std::string names;
   for (const std::string& key : config_.unread_keys()) {
-    const bool ignored = std::ranges::any_of(ignored_, [&](const std::string& each) { return covers(each, key); });
-    if (!key.starts_with(prefix_) || ignored) continue;
+    if (!key.starts_with(prefix_) || ignores(key)) continue;
     names += pagoda::format("{}{}", names.empty() ? "" : ", ", key);
   }
   if (names.empty()) return Ok{};

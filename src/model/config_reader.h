@@ -18,7 +18,8 @@ namespace pagoda::model {
 /// Errors are those of RawConfig: kConfigMissing, kConfigType, kConfigRange.
 class ConfigReader {
  public:
-  /// `ignored`: full names of keys that are to be taken as not there, each with all below it ("a" covers "a.b").
+  /// `ignored`: full names of keys that are to be taken as not there; without a namespace a name stands for the whole
+  /// object of that name too.
   ConfigReader(const io::RawConfig& config, std::string_view name_space, std::span<const std::string> ignored = {})
       : config_(config),
         prefix_(name_space.empty() ? std::string() : std::string(name_space) + "."),
@@ -82,6 +83,7 @@ class ConfigReader {
 
  private:
   bool is_ignored(std::string_view key) const;
+  bool ignores(std::string_view full_name) const;
 
   const io::RawConfig& config_;
   std::string prefix_;
