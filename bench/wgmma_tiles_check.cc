@@ -1,0 +1,379 @@
+// wgmma_tiles, the product of 17 and more rows from mma16 weights on sm_90a: against double at odd sizes, a broken
+// input shown to fail; then all products of a step at several batches as one graph, and single products beside cuBLASLt
+// (which wants rows, so that an engine with one copy of its weights has to unpack them first). Ends with 1 if a check
+// fails.
+//
+//   wgmma_tiles_check [check | time]
+#include "device/cuda/blas.h"
+#include "gpu_bench.h"
+#include "kernels/linear/cuda_wgmma_tiles_plan.h"
+#include "kernels/rms_norm/cuda_rms_norm.h"
+
+namespace pagoda::bench {
+namespace {
+
+using kernels::CudaRmsNormParams;
+using kernels::WgmmaTilesParams;
+using kernels::WgmmaTilesPlan;
+using kernels::WgmmaTilesProblem;
+using kernels::WgmmaTilesShape;
+
+/// "128x256t2s1": rows of weights × rows of x of a block, turns of a stage, slices.
+std::string short_name(const WgmmaTilesShape& s) {
+  return pagoda::format("{}x{}t{}s{}", s.warpgroups * 64, s.block_tokens, s.stage_turns, s.splits);
+}
+std::string name_of(const WgmmaTilesShape& s) { return "\"shape\": \"" + short_name(s) + "\""; }
+
+class Products {
+ public:
+  explicit Products(GpuBench& bench) : bench_(bench) {}
+
+  WgmmaTilesProblem problem(const WgmmaTilesParams& p, int epilogue) const {
+    WgmmaTilesProblem problem{.m = p.m, .k = p.k, .epilogue = epilogue, .may_split = epilogue == 1};
+    for (int i = 0; i < p.num_weights; ++i) problem.n[static_cast<std::size_t>(i)] = p.weights[i].n;
+    return problem;
+  }
+  device::CompileUnit unit(const WgmmaTilesShape& shape, int epilogue) const {
+    const WgmmaTilesProblem any{.m = 1, .n = {1, 1}, .k = 4096, .epilogue = epilogue, .may_split = epilogue == 1};
+    WgmmaTilesShape whole = shape;
+    whole.splits = 1;
+    return bench_.unit("kernels/linear/cuda_wgmma_tiles.cu", plan(any, whole).defines, "a");
+  }
+  /// Input as in `p.input` is set here.
+  void launch(const WgmmaTilesShape& shape, int epilogue, const void* input, std::int64_t stride,
+              const WgmmaTilesParams& params) {
+    WgmmaTilesParams p = params;
+    const WgmmaTilesPlan made = plan(problem(p, epilogue), shape);
+    p.input = kernels::map_wgmma_tiles_input(bench_.context().driver(), shape, input, p.m, p.k, stride);
+    for (int i = 0; i < p.num_weights; ++i) {
+      p.weight_maps[i] = kernels::map_wgmma_tiles_weight(bench_.context().driver(), shape, epilogue >= 3,
+                                                         p.weights[i].data, p.weights[i].n, p.k);
+    }
+    p.stages = made.stages;
+    p.splits = shape.splits;
+    const auto kernel = bench_.kernel<WgmmaTilesParams>(
+        bench_.unit("kernels/linear/cuda_wgmma_tiles.cu", made.defines, "a"), "wgmma_tiles");
+    kernel.allow_shared_bytes(made.shared_bytes);
+    kernel.launch(bench_.stream(),
+                  {.grid = {.x = made.blocks},
+                   .block = {.x = made.threads},
+                   .shared_bytes = made.shared_bytes,
+                   .programmatic = true},
+                  p);
+  }
+  device::CompileUnit norm_unit() const {
+    return bench_.unit("kernels/rms_norm/cuda_rms_norm.cu", {"THREADS=1024", "FLOAT_OUTPUT=0"});
+  }
+  void launch_norm(const CudaRmsNormParams& p, std::int64_t m) {
+    bench_.kernel<CudaRmsNormParams>(norm_unit(), "rms_norm")
+        .launch(bench_.stream(),
+                {.grid = {.x = static_cast<std::uint32_t>(m)},
+                 .block = {.x = 1024},
+                 .shared_bytes = static_cast<std::uint32_t>(p.hidden * 4),
+                 .programmatic = true},
+                p);
+  }
+
+  WgmmaTilesPlan plan(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape) const {
+    return kernels::plan_wgmma_tiles(problem, shape, bench_.num_sms(), bench_.context().caps().shared_bytes_per_block);
+  }
+
+ private:
+  GpuBench& bench_;
+};
+
+struct Case {
+  std::int64_t m, n, k;
+  int epilogue;
+  int splits = 1;
+};
+
+/// `broken`: two elements of one row of the weight in each other's place; the check has to notice.
+bool check(GpuBench& bench, Products& products, WgmmaTilesShape shape, const Case& c, bool broken = false) {
+  shape.splits = c.splits;
+  std::mt19937 random(static_cast<unsigned>(c.m * 7 + c.n));
+  const bool gated = c.epilogue >= 3;
+  const std::int64_t second = gated ? c.n : 24;  // rows of the second weight
+  const std::int64_t stride = c.k + 8;
+  const auto x16 = random_bf16(random, c.m * stride), w0 = random_bf16(random, c.n * c.k, 0.1f),
+             w1 = random_bf16(random, second * c.k, 0.1f);
+  const auto before = random_floats(random, c.m * c.n), bias = random_floats(random, c.n);
+  Cutter memory(bench, 64 << 20);
+  auto* residual = memory.upload(before);
+  auto* sums = memory.take<float>(c.splits * c.m * c.n);
+  auto* narrow = memory.take<std::uint16_t>(c.m * c.n);
+  auto* other = memory.take<float>(c.splits * c.m * c.n);
+  const auto* device_bias = memory.upload(bias);
+  const bool wide = c.epilogue == 1 || c.epilogue == 2;
+  auto packed = pack_mma16(w0, c.n, c.k);
+  if (broken) std::swap(packed[3], packed[200]);
+  WgmmaTilesParams p{};
+  p.weights[0] = {memory.upload(packed), device_bias, nullptr, c.n, c.n};
+  p.weights[1] = {memory.upload(pack_mma16(w1, second, c.k)), nullptr, other, second, second};
+  p.weights[0].output = c.epilogue == 2 ? static_cast<void*>(residual) : wide ? static_cast<void*>(sums) : narrow;
+  p.num_weights = c.epilogue == 2 ? 1 : 2;
+  p.m = c.m;
+  p.k = c.k;
+  p.split_stride = c.m * c.n;
+  p.scale = 0.5f;
+  products.launch(shape, c.epilogue, memory.upload(x16), stride, p);
+
+  const auto x = floats_of(x16), f0 = floats_of(w0), f1 = floats_of(w1);
+  const auto dot = [&](const std::vector<float>& w, std::int64_t row, std::int64_t token) {
+    const float* a = x.data() + token * stride;
+    const float* b = w.data() + row * c.k;
+    double sum[4] = {};
+    for (std::int64_t i = 0; i < c.k; ++i) sum[i % 4] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    return sum[0] + sum[1] + (sum[2] + sum[3]);
+  };
+  std::vector<double> want, want_second;
+  for (std::int64_t t = 0; t < c.m; ++t) {
+    for (std::int64_t r = 0; r < c.n; ++r) {
+      const double a = dot(f0, r, t) + static_cast<double>(bias[static_cast<std::size_t>(r)]);
+      const double b = gated ? dot(f1, r, t) : 0;
+      if (c.epilogue < 2) want.push_back(a);
+      if (c.epilogue == 2) want.push_back(static_cast<double>(before[static_cast<std::size_t>(t * c.n + r)]) + 0.5 * a);
+      if (c.epilogue == 3) want.push_back(a / (1 + std::exp(-a)) * b);
+      if (c.epilogue == 4) want.push_back(0.5 * a * (1 + std::tanh(0.7978845608 * (a + 0.044715 * a * a * a))) * b);
+    }
+    for (std::int64_t r = 0; c.epilogue == 1 && r < second; ++r) want_second.push_back(dot(f1, r, t));
+  }
+  const auto added = [&](const float* from, std::int64_t count) {
+    const auto all = memory.download(from, (c.splits - 1) * c.m * c.n + count);
+    std::vector<float> total(static_cast<std::size_t>(count));
+    for (std::int64_t slice = 0; slice < c.splits; ++slice) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        total[static_cast<std::size_t>(i)] += all[static_cast<std::size_t>(slice * c.m * c.n + i)];
+      }
+    }
+    return total;
+  };
+  const auto got = c.epilogue == 1   ? added(sums, c.m * c.n)
+                   : c.epilogue == 2 ? memory.download(residual, c.m * c.n)
+                                     : floats_of(memory.download(narrow, c.m * c.n));
+  const std::string what = pagoda::format("{}{} m {} n {} k {} epilogue {}", broken ? "BROKEN input " : "",
+                                          name_of(shape), c.m, c.n, c.k, c.epilogue);
+  if (broken) {
+    const double error = relative_error(got, want);
+    const bool noticed = !(error < 2e-6);
+    std::printf("%s %s: relative error %.2e\n", noticed ? "ok  " : "FAIL", what.c_str(), error);
+    return noticed;
+  }
+  bool good = report(what, relative_error(got, want), wide ? 2e-6 : 4e-3);
+  if (c.epilogue == 1) good &= report(what + ", second", relative_error(added(other, c.m * second), want_second), 2e-6);
+  return good;
+}
+
+/// The shapes of a step's products. The norms between them add the slices of the narrow ones.
+struct Step {
+  WgmmaTilesShape qkv, out, up, down, head;
+};
+
+float time_step(GpuBench& bench, Products& products, const AddressRange& range, const Geometry& g, const Step& step,
+                std::int64_t m, const char* chosen) {
+  std::byte* at = bench.weights();
+  std::byte* next = range.data();
+  const auto cut = [&](std::int64_t bytes) {
+    std::byte* mine = next;
+    next += (bytes + 255) / 256 * 256;
+    if (next > range.data() + range.mapped_bytes()) std::abort();
+    return mine;
+  };
+  auto* residual = reinterpret_cast<float*>(cut(m * g.hidden * 4));
+  auto* norm = reinterpret_cast<float*>(cut(g.hidden * 4));
+  std::byte* normed = cut(m * g.hidden * 2);
+  std::byte* queries = cut(m * (g.query + 2 * g.kv) * 2);
+  std::byte* inner = cut(m * g.ffn * 2);
+  auto* partials = reinterpret_cast<float*>(cut(m * g.hidden * 4 * std::max(step.out.splits, step.down.splits)));
+  std::byte* logits = cut(m * g.vocab * 4);
+  const auto take = [&](std::int64_t n, std::int64_t k) {
+    std::byte* mine = at;
+    at += n * k * 2;
+    return mine;
+  };
+  const auto params = [&](std::int64_t k, std::initializer_list<std::int64_t> rows, void* output) {
+    WgmmaTilesParams p{};
+    p.m = m;
+    p.k = k;
+    p.split_stride = m * g.hidden;
+    for (const std::int64_t n : rows) p.weights[p.num_weights++] = {take(n, k), nullptr, output, n, n};
+    return p;
+  };
+  const auto norms = [&](int slices) {
+    products.launch_norm({residual, slices > 0 ? partials : nullptr, norm, normed, g.hidden, g.hidden, g.hidden,
+                          m * g.hidden, g.hidden, slices, 1.0f, 1e-5f, 0, nullptr},
+                         m);
+  };
+  GraphCapture capture(bench.stream());
+  for (int l = 0; l < g.layers; ++l) {
+    norms(l == 0 ? 0 : step.down.splits);
+    products.launch(step.qkv, 0, normed, g.hidden, params(g.hidden, {g.query, g.kv, g.kv}, queries));
+    products.launch(step.out, 1, queries, g.query, params(g.query, {g.hidden}, partials));
+    norms(step.out.splits);
+    products.launch(step.up, 3, normed, g.hidden, params(g.hidden, {g.ffn, g.ffn}, inner));
+    products.launch(step.down, 1, inner, g.ffn, params(g.ffn, {g.hidden}, partials));
+  }
+  norms(step.down.splits);
+  products.launch(step.head, 1, normed, g.hidden, params(g.hidden, {g.vocab}, logits));
+  const float ms = bench.time_ms(capture.finish(), 7);
+  std::printf(
+      "{\"op\": \"linear_wgmma_chain\", \"model\": \"%s\", \"m\": %ld, \"shapes\": \"%s\", \"qkv\": \"%s\", \"out\": "
+      "\"%s\", \"up\": \"%s\", \"down\": \"%s\", \"ms\": %.4f, \"tb_s\": %.3f, \"tflops\": %.1f}\n",
+      g.name, static_cast<long>(m), chosen, short_name(step.qkv).c_str(), short_name(step.out).c_str(),
+      short_name(step.up).c_str(), short_name(step.down).c_str(), static_cast<double>(ms),
+      static_cast<double>(g.weight_bytes()) / static_cast<double>(ms) / 1e9,
+      static_cast<double>(g.weight_bytes()) * static_cast<double>(m) / static_cast<double>(ms) / 1e9);
+  std::fflush(stdout);
+  return ms;
+}
+
+/// What an engine gets, and one product after the other with other shapes.
+void time_steps(GpuBench& bench, Products& products, const AddressRange& range, const Geometry& g, std::int64_t m) {
+  const auto choose = [&](std::array<std::int64_t, 3> n, std::int64_t k, int epilogue) {
+    return kernels::choose_wgmma_tiles({.m = m, .n = n, .k = k, .epilogue = epilogue, .may_split = epilogue == 1},
+                                       bench.num_sms());
+  };
+  Step chosen{choose({g.query, g.kv, g.kv}, g.hidden, 0), choose({g.hidden}, g.query, 1),
+              choose({g.ffn, g.ffn}, g.hidden, 3), choose({g.hidden}, g.ffn, 1), choose({g.vocab}, g.hidden, 1)};
+  chosen.head.splits = 1;
+  time_step(bench, products, range, g, chosen, m, "chosen");
+  const int tokens = chosen.up.block_tokens;
+  for (WgmmaTilesShape Step::*const product : {&Step::qkv, &Step::out, &Step::up, &Step::down}) {
+    const bool may_split = product == &Step::out || product == &Step::down;
+    for (const WgmmaTilesShape& shape :
+         {WgmmaTilesShape{1, tokens, 2}, WgmmaTilesShape{1, tokens, tokens > 128 ? 2 : 4},
+          WgmmaTilesShape{2, tokens, 2}}) {
+      for (const int splits : {1, 2, 3, 4, 6}) {
+        if (splits > 1 && !may_split) break;
+        Step other = chosen;
+        other.*product = shape;
+        (other.*product).splits = splits;
+        time_step(bench, products, range, g, other, m, "other");
+      }
+    }
+  }
+}
+
+void print_product(const Geometry& g, std::int64_t n, std::int64_t k, std::int64_t m, const std::string& by,
+                   double us) {
+  std::printf(
+      "{\"op\": \"linear\", \"model\": \"%s\", \"n\": %ld, \"k\": %ld, \"m\": %ld, %s, \"us\": %.2f, \"tflops\": "
+      "%.1f}\n",
+      g.name, static_cast<long>(n), static_cast<long>(k), static_cast<long>(m), by.c_str(), us,
+      2e-6 * static_cast<double>(m * n * k) / us);
+  std::fflush(stdout);
+}
+
+/// A product of (m, k) and (n, k), alone, over copies of the weight that the second-level cache does not hold.
+void time_product(GpuBench& bench, Products& products, const std::shared_ptr<const Blas>& blas, const Geometry& g,
+                  std::int64_t n, std::int64_t k, std::int64_t m, const std::vector<WgmmaTilesShape>& shapes,
+                  bool gated) {
+  std::byte* const weights = bench.weights();
+  std::mt19937 random(1);
+  const std::int64_t some = std::min<std::int64_t>(m * k, 1 << 20);
+  Cutter memory(bench, (m * k + m * n) * 2 + (64 << 20));
+  auto* x = memory.take<std::uint16_t>(m * k);
+  const auto* piece = memory.upload(random_bf16(random, some));
+  for (std::int64_t i = 0; i < m * k; i += some) {
+    const auto bytes = static_cast<std::size_t>(std::min(some, m * k - i) * 2);
+    bench.context().driver().check(bench.context().api().copy_on_device_async(reinterpret_cast<DeviceAddress>(x + i),
+                                                                              reinterpret_cast<DeviceAddress>(piece),
+                                                                              bytes, bench.stream().handle()),
+                                   "filling");
+  }
+  auto* y = memory.take<std::uint16_t>(m * n);
+  auto* workspace = memory.take<std::byte>(32 << 20);
+  const std::int64_t copies = std::max<std::int64_t>(2, (300 << 20) / (n * k * 2));
+  const auto each = [&](const Graph& graph) {
+    return static_cast<double>(bench.time_ms(graph, 5)) * 1e3 / static_cast<double>(copies);
+  };
+  if (!gated) {
+    const BlasPlan plan = must(BlasPlan::prepare(
+        blas, {.m = m, .n = n, .k = k, .input_stride = k, .weight_stride = k, .output_stride = n}, 32 << 20));
+    GraphCapture by_blas(bench.stream());
+    for (std::int64_t i = 0; i < copies; ++i) plan.launch(bench.stream(), x, weights + i * n * k * 2, y, workspace);
+    print_product(g, n, k, m, "\"by\": \"" + plan.algorithm() + "\"", each(by_blas.finish()));
+  }
+  for (const WgmmaTilesShape& shape : shapes) {
+    GraphCapture capture(bench.stream());
+    for (std::int64_t i = 0; i < copies; ++i) {
+      WgmmaTilesParams p{};
+      std::byte* const mine = weights + i * n * k * 2;
+      const std::int64_t rows = gated ? n / 2 : n;
+      p.weights[0] = {mine, nullptr, y, rows, rows};
+      p.weights[1] = {mine + rows * k * 2, nullptr, y, rows, rows};
+      p.num_weights = gated ? 2 : 1;
+      p.m = m;
+      p.k = k;
+      products.launch(shape, gated ? 3 : 0, x, k, p);
+    }
+    print_product(
+        g, n, k, m,
+        std::string(gated ? "\"by\": \"wgmma_tiles, gated\", " : "\"by\": \"wgmma_tiles\", ") + name_of(shape),
+        each(capture.finish()));
+  }
+}
+
+int run(const std::string& what) {
+  GpuBench bench;
+  Products products(bench);
+  const std::vector<WgmmaTilesShape> checked = {{1, 16, 4},  {1, 64, 4}, {2, 128, 2}, {2, 256, 2},
+                                                {1, 256, 2}, {1, 48, 2}, {2, 96, 2},  {2, 32, 4}};
+  const std::vector<WgmmaTilesShape> large = {{2, 256, 2}, {2, 192, 2}, {2, 128, 2}};
+  std::vector<device::CompileUnit> units = {products.norm_unit()};
+  if (what != "time") {
+    for (const auto& shape : checked) {
+      for (const int epilogue : {0, 1, 2, 3, 4}) units.push_back(products.unit(shape, epilogue));
+    }
+  }
+  if (what != "check") {
+    for (const int tokens : {16, 32, 64, 128, 256}) {
+      for (const WgmmaTilesShape& shape :
+           {WgmmaTilesShape{1, tokens, 2}, WgmmaTilesShape{1, tokens, 4}, WgmmaTilesShape{2, tokens, 2}}) {
+        if (tokens > 128 && shape.stage_turns == 4) continue;
+        for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
+      }
+    }
+    for (const auto& shape : large) {
+      for (const int epilogue : {0, 3}) units.push_back(products.unit(shape, epilogue));
+    }
+  }
+  std::sort(units.begin(), units.end());
+  units.erase(std::unique(units.begin(), units.end()), units.end());
+  bench.compile(units);
+  std::printf("compiled %zu units\n", units.size());
+  bool good = true;
+  for (std::size_t i = 0; what != "time" && i < checked.size(); ++i) {
+    for (const Case& c : {Case{17, 100, 1208, 0}, Case{33, 516, 576, 1}, Case{1, 100, 200, 1}, Case{100, 2500, 1208, 2},
+                          Case{257, 516, 1208, 0}, Case{257, 100, 576, 3}, Case{33, 2500, 200, 4},
+                          Case{300, 72, 1208, 1, 4}, Case{33, 100, 200, 1, 3}, Case{70, 2500, 1208, 3}}) {
+      good &= check(bench, products, checked[i], c);
+    }
+    if (i < 2) good &= check(bench, products, checked[i], {17, 100, 200, 1}, true);
+  }
+  std::printf("%s\n", good ? "all good" : "FAILED");
+  if (what == "check") return good ? 0 : 1;
+  const auto blas = must(Blas::load(bench.context_ptr()));
+  const Geometry &four = kGeometries[1], &eight = kGeometries[2];
+  for (const std::int64_t m : {256, 2048}) {
+    time_product(bench, products, blas, eight, 2 * eight.ffn, eight.hidden, m, large, false);
+    time_product(bench, products, blas, eight, 2 * eight.ffn, eight.hidden, m, {large[0]}, true);
+    time_product(bench, products, blas, eight, eight.hidden, eight.ffn, m, large, false);
+    time_product(bench, products, blas, four, four.query + 2 * four.kv, four.hidden, m, large, false);
+    time_product(bench, products, blas, four, four.hidden, four.query, m, large, false);
+  }
+  for (const std::int64_t m : {1024, 4096}) {
+    time_product(bench, products, blas, eight, 2 * eight.ffn, eight.hidden, m, {large[0]}, false);
+  }
+  const AddressRange range = bench.memory(std::int64_t{512} << 20);
+  bench.set_bytes(range, 0x3c);
+  for (const std::int64_t m : {64, 16, 128, 256, 32}) {
+    for (const Geometry& g : {four, eight}) time_steps(bench, products, range, g, m);
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace pagoda::bench
+
+int main(int argc, char** argv) { return pagoda::bench::run(argc > 1 ? argv[1] : ""); }

@@ -1,0 +1,61 @@
+// What a host needs to run cuda_wgmma_tiles.cu: which constants, grid, ring and slices a product wants, and the tensor
+// maps of its matrices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/cuda/driver.h"
+#include "kernels/linear/cuda_wgmma_tiles.h"
+
+namespace pagoda::kernels {
+
+/// A product with bf16 input whose rows begin at multiples of 16 bytes, k a multiple of 8.
+struct WgmmaTilesProblem {
+  std::int64_t m = 0;
+  std::array<std::int64_t, 3> n = {};  ///< of each weight, 0 for none; of gate and up the same
+  std::int64_t k = 0;
+  int epilogue = 0;        ///< the unit's EPILOGUE
+  bool may_split = false;  ///< whether slices of k may leave sums of their own; only with float output (epilogue 1)
+};
+
+/// The unit's constants, and how k is cut.
+struct WgmmaTilesShape {
+  int warpgroups = 2;
+  int block_tokens = 256;
+  int stage_turns = 2;
+  int splits = 1;
+
+  friend bool operator==(const WgmmaTilesShape&, const WgmmaTilesShape&) = default;
+};
+
+struct WgmmaTilesPlan {
+  WgmmaTilesShape shape;
+  std::vector<std::string> defines;  ///< of the unit, whose function is `wgmma_tiles`, for the architecture sm_90a
+  std::uint32_t blocks = 0;          ///< along the grid's x
+  std::uint32_t threads = 0;
+  std::uint32_t shared_bytes = 0;  ///< dynamic
+  std::int32_t stages = 0;         ///< params.stages
+};
+
+/// The cheapest shape by a reckoning of cycles that was fitted to an H200 (docs/decisions/0031). Pure.
+WgmmaTilesShape choose_wgmma_tiles(const WgmmaTilesProblem& problem, std::int64_t num_sms);
+
+/// Pure. `shared_bytes_per_block` is the most that a block may have, its static bytes included. What the kernel does
+/// not take is our own fault.
+WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms,
+                                std::int64_t shared_bytes_per_block);
+
+/// The map of an input (rows, k) bf16 whose rows are `stride` elements apart, a multiple of 8; `rows` ≥ m. Good as long
+/// as the input lies there, whatever m is, for shapes of the same block_tokens. Throws DeviceError.
+CopyMap map_wgmma_tiles_input(const device::cuda::Driver& driver, const WgmmaTilesShape& shape, const void* input,
+                              std::int64_t rows, std::int64_t k, std::int64_t stride);
+
+/// The map of a weight (n, k) in the layout mma16, for shapes of the same warpgroups and stage_turns. `gated` if the
+/// unit's epilogue is. Throws DeviceError.
+CopyMap map_wgmma_tiles_weight(const device::cuda::Driver& driver, const WgmmaTilesShape& shape, bool gated,
+                               const void* weight, std::int64_t n, std::int64_t k);
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,106 @@
+#include "kernels/linear/cuda_wgmma_tiles_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "device/cuda/driver.h"
+
+namespace pagoda::kernels {
+namespace {
+
+constexpr std::int64_t kSms = 132;
+constexpr std::int64_t kSharedBytes = 232448;
+
+WgmmaTilesProblem problem(std::int64_t m, std::array<std::int64_t, 3> n, std::int64_t k, int epilogue) {
+  return {.m = m, .n = n, .k = k, .epilogue = epilogue, .may_split = epilogue == 1};
+}
+
+TEST(WgmmaTilesPlan, ABatchOfDecodeTakesAllItsRowsInOneBlock) {
+  for (const std::int64_t m : {17, 33, 64, 65, 128}) {
+    const auto shape = choose_wgmma_tiles(problem(m, {4096, 1024, 1024}, 2560, 0), kSms);
+    EXPECT_GE(shape.block_tokens, m);
+    EXPECT_LT(shape.block_tokens, m + 64);
+    EXPECT_EQ(shape.splits, 1);
+  }
+}
+
+TEST(WgmmaTilesPlan, TheShapesThatWereFastestOnAnH200AreChosen) {
+  // Gate and up: 304 blocks of 64 rows are three rounds where 152 of 128 are two that read as much as four.
+  EXPECT_EQ(choose_wgmma_tiles(problem(64, {9728, 9728}, 2560, 3), kSms), (WgmmaTilesShape{1, 64, 4, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(64, {14336, 14336}, 4096, 3), kSms), (WgmmaTilesShape{2, 64, 2, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(256, {28672}, 4096, 0), kSms), (WgmmaTilesShape{2, 256, 2, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(256, {4096, 1024, 1024}, 2560, 0), kSms), (WgmmaTilesShape{2, 128, 2, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(2048, {28672}, 4096, 0), kSms), (WgmmaTilesShape{2, 256, 2, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(2048, {2560}, 4096, 2), kSms), (WgmmaTilesShape{2, 192, 2, 1}));
+}
+
+TEST(WgmmaTilesPlan, SlicesFillMultiprocessorsOnlyWhereTheyMay) {
+  const auto down = problem(64, {2560}, 9728, 1);
+  const auto shape = choose_wgmma_tiles(down, kSms);
+  EXPECT_GT(shape.splits, 1);
+  EXPECT_LE(plan_wgmma_tiles(down, shape, kSms, kSharedBytes).blocks, kSms);
+  auto whole = down;
+  whole.may_split = false;
+  EXPECT_EQ(choose_wgmma_tiles(whole, kSms).splits, 1);
+  EXPECT_EQ(choose_wgmma_tiles(problem(64, {2560}, 9728, 2), kSms).splits, 1);
+}
+
+TEST(WgmmaTilesPlan, EveryShapeThatIsChosenFits) {
+  for (std::int64_t m = 1; m < 600; m += 13) {
+    for (const auto& n : {std::array<std::int64_t, 3>{100}, {2500, 24, 516}, {151936}}) {
+      for (const int epilogue : {0, 1, 2, 3, 4}) {
+        const auto p = problem(m, epilogue < 3 ? n : std::array<std::int64_t, 3>{n[0], n[0]}, 1208, epilogue);
+        const auto plan = plan_wgmma_tiles(p, choose_wgmma_tiles(p, kSms), kSms, kSharedBytes);
+        EXPECT_GE(plan.stages, 2);
+        EXPECT_LE(plan.stages, 32);
+        EXPECT_LE(plan.shared_bytes + 1024, kSharedBytes);
+        EXPECT_GE(plan.blocks, 1u);
+        EXPECT_LE(plan.blocks, kSms);
+        EXPECT_EQ(plan.defines.size(), 4u);
+      }
+    }
+  }
+}
+
+TEST(WgmmaTilesPlan, BlocksCountEachWeightsTilesByThemselves) {
+  const WgmmaTilesShape shape{1, 64, 4, 1};
+  // 100 rows are two blocks of 64, 24 rows one; of gate and up a block has 32 rows each.
+  EXPECT_EQ(plan_wgmma_tiles(problem(64, {100, 24, 0}, 200, 0), shape, kSms, kSharedBytes).blocks, 3u);
+  EXPECT_EQ(plan_wgmma_tiles(problem(64, {100, 100}, 200, 3), shape, kSms, kSharedBytes).blocks, 4u);
+  EXPECT_EQ(plan_wgmma_tiles(problem(130, {100, 100}, 200, 3), shape, kSms, kSharedBytes).blocks, 12u);
+}
+
+struct Asked {
+  std::int32_t type = 0, swizzle = 0;
+  std::vector<std::uint64_t> sizes, strides;
+  std::vector<std::uint32_t> box;
+};
+Asked asked;  // by the driver function below, which takes no context
+
+device::cuda::Result32 encode(device::cuda::TensorMap* map, std::int32_t type, std::uint32_t rank, void*,
+                              const std::uint64_t* sizes, const std::uint64_t* strides, const std::uint32_t* box,
+                              const std::uint32_t*, std::int32_t, std::int32_t swizzle, std::int32_t, std::int32_t) {
+  asked = {type, swizzle, {sizes, sizes + rank}, {strides, strides + rank - 1}, {box, box + rank}};
+  map->opaque[0] = 77;
+  return device::cuda::kSuccess;
+}
+
+TEST(WgmmaTilesPlan, MapsSayWhereMatricesLie) {
+  device::cuda::DriverApi api{};
+  api.tensor_map_encode_tiled = encode;
+  const device::cuda::Driver driver(api);
+  const WgmmaTilesShape shape{2, 96, 4, 1};
+  EXPECT_EQ(map_wgmma_tiles_input(driver, shape, nullptr, 100, 1208, 1216).opaque[0], 77u);
+  EXPECT_EQ(asked.sizes, (std::vector<std::uint64_t>{1208, 100}));
+  EXPECT_EQ(asked.strides, (std::vector<std::uint64_t>{2432}));
+  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{64, 96}));
+  EXPECT_EQ(asked.swizzle, device::cuda::kTensorMapSwizzle128);
+  map_wgmma_tiles_weight(driver, shape, true, nullptr, 100, 1208);
+  EXPECT_EQ(asked.sizes, (std::vector<std::uint64_t>{256, 38, 7}));  // words of a piece, turns, tiles
+  EXPECT_EQ(asked.strides, (std::vector<std::uint64_t>{1024, 38 * 1024}));
+  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{256, 4, 4}));
+  map_wgmma_tiles_weight(driver, shape, false, nullptr, 100, 1208);
+  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{256, 4, 8}));
+}
+
+}  // namespace
+}  // namespace pagoda::kernels
