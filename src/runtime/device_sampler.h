@@ -57,11 +57,11 @@ enum class SampleDepth : std::uint8_t {
 
 struct SampleKernels {
   device::cuda::Kernel<kernels::CudaSampleParams> extremes, weigh, select;
-  std::int32_t blocks_per_sm = 4;  ///< as many as fit
+  std::int32_t blocks_per_sm = 3;  ///< as many as fit
 
   static device::CompileUnit unit(const device::GpuCaps& caps) {
     return {
-        .source = "kernels/sample/cuda_sample.cu", .defines = {"MIN_BLOCKS=4"}, .architecture = caps.architecture()};
+        .source = "kernels/sample/cuda_sample.cu", .defines = {"MIN_BLOCKS=3"}, .architecture = caps.architecture()};
   }
   /// Loader is a ModuleLoader, or what else gives kernels by unit and name.
   template <class Loader>
