@@ -47,7 +47,7 @@ sanitize-threads: deps model
 	@ctest --test-dir build/tsan -R '^test_(base|device|engine)$$' --output-on-failure
 
 fuzz: deps-dev
-	@CXX=clang++ tools/build.sh fuzz
+	@CXX=clang++ tools/build.sh fuzz fuzzers
 	@for target in build/fuzz/bin/fuzz_*; do \
 	  "$$target" -max_total_time=60 -rss_limit_mb=512 -timeout=1 build/fuzz/new_inputs "tests/fuzz/corpus/$${target##*fuzz_}"; done
 

@@ -83,8 +83,7 @@ class JsonTreeBuilder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, J
 
 Result<JsonTree> JsonTree::parse(std::string_view json, std::string_view name) {
   if (json.size() > kMaxJsonBytes) {
-    return fail(ErrorCode::kTokenizerInvalid, "{} has {} bytes; at most {} are allowed", name, json.size(),
-                kMaxJsonBytes);
+    return fail(ErrorCode::kJsonLimit, "{} has {} bytes; at most {} are allowed", name, json.size(), kMaxJsonBytes);
   }
   constexpr unsigned kFlags =
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseFullPrecisionFlag;
@@ -93,12 +92,13 @@ Result<JsonTree> JsonTree::parse(std::string_view json, std::string_view name) {
   rapidjson::Reader reader;
   const auto status = reader.Parse<kFlags>(stream, builder);
   if (status.Code() == rapidjson::kParseErrorTermination) {
-    return fail(ErrorCode::kTokenizerInvalid, "{}: nesting deeper than {} at byte {}", name, kMaxDepth,
-                status.Offset());
+    return fail(ErrorCode::kJsonDepth, "{}: nesting deeper than {} at byte {}", name, kMaxDepth, status.Offset());
   }
   if (status.IsError()) {
-    return fail(ErrorCode::kTokenizerInvalid, "{}: not JSON at byte {}: {}", name, status.Offset(),
-                rapidjson::GetParseError_En(status.Code()));
+    const bool encoding = status.Code() == rapidjson::kParseErrorStringInvalidEncoding ||
+                          status.Code() == rapidjson::kParseErrorStringUnicodeSurrogateInvalid;
+    return fail(encoding ? ErrorCode::kJsonEncoding : ErrorCode::kJsonSyntax, "{}: not JSON at byte {}: {}", name,
+                status.Offset(), rapidjson::GetParseError_En(status.Code()));
   }
   return std::move(builder.tree);
 }

@@ -57,8 +57,8 @@ std::string_view name_of(JsonValue::Kind kind);
 
 class JsonTree {
  public:
-  /// Errors, kTokenizerInvalid: no JSON (RFC 8259), text that is no UTF-8, or nesting deeper than 64. `name` begins the
-  /// message.
+  /// Errors: kJsonSyntax (RFC 8259), kJsonEncoding for what is no UTF-8, kJsonDepth for nesting deeper than 64,
+  /// kJsonLimit for more than 256 MiB. `name` begins the message.
   static Result<JsonTree> parse(std::string_view json, std::string_view name);
 
   JsonValue root() const { return {this, 0}; }

@@ -23,7 +23,8 @@ struct TokenizerFiles {
 /// `padding` do not.
 ///
 /// Errors: kTokenizerUnsupported names an element or a field that Pagoda does not know; kTokenizerInvalid is for what
-/// is no JSON, lacks a field, has one of a wrong kind, or contradicts itself.
+/// lacks a field, has one of a wrong kind, or contradicts itself; kJsonSyntax, kJsonEncoding, kJsonDepth,
+/// kJsonKeyDuplicate and kJsonLimit for what is no proper JSON.
 Result<TokenizerSource> read_tokenizer_json(const TokenizerFiles& files);
 
 }  // namespace pagoda::text

@@ -179,7 +179,7 @@ Status add_special_ids(const TokenizerSource& source, Vocabulary& out) {
     if (id.has_value() && out.type(*id) == TokenType::kControl) out.end_ids.push_back(*id);
   }
   std::ranges::sort(out.end_ids);
-  out.end_ids.erase(std::ranges::unique(out.end_ids).begin(), out.end_ids.end());
+  out.end_ids.erase(std::unique(out.end_ids.begin(), out.end_ids.end()), out.end_ids.end());
 
   for (const std::int32_t id : out.end_ids) out.types[id] = TokenType::kControl;
   if (out.bos.has_value()) out.types[*out.bos] = TokenType::kControl;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/checked.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/tracing.h"
 #include "text/jinja/unicode.h"
@@ -178,9 +179,7 @@ Value slice(Machine& machine, const Value& owner, const Value& start, const Valu
   if (owner.is(Kind::kRange)) {
     auto* made = machine.heap().make<Range>();
     const auto& whole = owner.as<Range>();
-    made->step = checked_int(__builtin_mul_overflow_p(whole.step, range.step, std::int64_t{0})
-                                 ? std::nullopt
-                                 : std::optional(whole.step * range.step));
+    made->step = checked_int(checked_mul(whole.step, range.step));
     made->start = whole.at(range.start);
     made->stop = whole.at(range.stop);
     made->length = range.length;

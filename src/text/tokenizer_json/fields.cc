@@ -40,7 +40,7 @@ Result<Fields> Fields::of(JsonValue value, std::string where) {
   for (const JsonValue& field : value) {
     for (const Field& earlier : out.fields_) {
       if (earlier.value.key() != field.key()) continue;
-      return fail(ErrorCode::kTokenizerInvalid, "{} has the field {} twice", out.where_, shown(field.key()));
+      return fail(ErrorCode::kJsonKeyDuplicate, "{} has the field {} twice", out.where_, shown(field.key()));
     }
     out.fields_.push_back({field});
   }

@@ -17,7 +17,8 @@ std::string shown(std::string_view bytes);
 
 class Fields {
  public:
-  /// `where` names the object in messages. Errors, kTokenizerInvalid: no object, or two fields of one name.
+  /// `where` names the object in messages. Errors: kTokenizerInvalid if it is no object, kJsonKeyDuplicate for two
+  /// fields of one name.
   static Result<Fields> of(JsonValue value, std::string where);
 
   const std::string& where() const { return where_; }

@@ -38,8 +38,7 @@ Result<AddedEntry> read_added_entry(JsonValue value, const std::string& where, s
   return out;
 }
 
-VocabularyBuilder::VocabularyBuilder(const ReadModel& model)
-    : model_texts_(&model.texts), model_ids_(&model.ids), index_(model.texts) {}
+VocabularyBuilder::VocabularyBuilder(const ReadModel& model) : model_ids_(&model.ids), index_(model.texts) {}
 
 Result<VocabularyBuilder> VocabularyBuilder::create(const ReadModel& model) {
   VocabularyBuilder out(model);
@@ -73,10 +72,9 @@ Result<VocabularyBuilder> VocabularyBuilder::create(const ReadModel& model) {
 
 std::optional<std::int32_t> VocabularyBuilder::find(std::string_view text) const {
   if (const auto place = index_.find(text)) return (*model_ids_)[static_cast<std::size_t>(*place)];
-  for (const AddedToken& token : added_) {
-    if (token.looked_for == text) return token.id;
-  }
-  return std::nullopt;
+  const auto place = added_places_.find(std::string(text));
+  if (place == added_places_.end()) return std::nullopt;
+  return added_[place->second].id;
 }
 
 bool VocabularyBuilder::has(std::int64_t id) const {
@@ -106,10 +104,12 @@ Status VocabularyBuilder::add(const AddedEntry& entry, const std::string& where)
   if (!used_[id]) ++count_;
   used_[id] = true;
   texts_[id] = entry.text;
-  std::erase_if(added_, [&](const AddedToken& token) { return token.id == entry.id; });
-  added_.push_back(entry.rule);
-  added_.back().id = static_cast<std::int32_t>(entry.id);
-  added_.back().looked_for = entry.text;
+  const auto [place, fresh] = added_places_.try_emplace(std::string(entry.text), added_.size());
+  if (fresh) added_.emplace_back();
+  AddedToken& token = added_[place->second];
+  token = entry.rule;
+  token.id = static_cast<std::int32_t>(entry.id);
+  token.looked_for = entry.text;
   return Ok{};
 }
 

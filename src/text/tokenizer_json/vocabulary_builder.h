@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "text/tokenizer_json/elements.h"
@@ -43,7 +44,7 @@ class VocabularyBuilder {
   std::int64_t count_ = 0;
   std::vector<bool> in_model_;  ///< by id
   std::vector<AddedToken> added_;
-  const StringPool* model_texts_;
+  std::unordered_map<std::string, std::size_t> added_places_;  ///< of a text in added_
   const std::vector<std::int32_t>* model_ids_;
   StringIndex index_;  ///< over the model's texts
 };
