@@ -86,9 +86,15 @@ std::vector<PrefillCase> sm90_cases() {
     const PrefillSm90Variant v = prefill_sm90_variant(c.geometry.key_dim, c.geometry.value_dim);
     c.variant = sm90(v.warpgroups, v.keys, v.stages);
   }
-  all.push_back({all[0].geometry, sm90(2, 176, 2)});
+  all.push_back({all[0].geometry, sm90(2, 160, 2)});
+  all.push_back({all[2].geometry, sm90(2, 160, 2)});
+  all.push_back({all[10].geometry, sm90(2, 176, 2)});
+  all.push_back({all[11].geometry, sm90(2, 96, 2)});
+  all.push_back({all[0].geometry, sm90(3, 80, 2)});
+  all.push_back({all[6].geometry, sm90(2, 80, 2)});
+  all.push_back({all[8].geometry, sm90(2, 80, 2)});
   all.push_back({all[1].geometry, sm90(2, 128, 2)});
-  all.push_back({all[4].geometry, sm90(2, 64, 3)});
+  all.push_back({all[4].geometry, sm90(2, 64, 4)});
   return all;
 }
 
@@ -357,8 +363,9 @@ std::vector<PrefillTime> prefill_times(bool with_sm90, bool with_portable) {
     if (with_sm90) {
       const PrefillSm90Variant best = prefill_sm90_variant(dim, dim);
       all.push_back({g, sm90(best.warpgroups, best.keys, best.stages)});
-      if (dim == 128) all.push_back({g, sm90(2, 176, 2)});
-      if (dim == 64) all.push_back({g, sm90(2, 128, 2)});
+      if (dim == 128) all.push_back({g, sm90(2, 160, 2)});
+      if (dim == 128) all.push_back({g, sm90(3, 80, 2)});
+      if (dim == 256) all.push_back({g, sm90(2, 80, 2)});
     }
     if (!with_portable) continue;
     for (const PrefillVariant& v : prefill_variants(dim)) all.push_back({g, v});

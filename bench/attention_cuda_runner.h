@@ -236,6 +236,7 @@ class Runner {
     PrefillParams params{};
     Geometry geometry;
     PrefillVariant variant;
+    std::int32_t* counters = nullptr;
     std::int32_t num_items = 0;
     std::int64_t num_pages = 0;
   };
@@ -249,6 +250,7 @@ class Runner {
       f.kernel_sm90 = kernel<PrefillSm90Params>(plan.unit, "prefill_sm90");
       f.kernel_sm90.allow_shared_bytes(plan.shared_bytes);
       items = prefill_items(rows, plan.item_tokens);
+      f.counters = upload_new(std::vector<std::int32_t>(2, 0));
       const auto num_items = static_cast<std::int64_t>(items.size());
       f.config = {.grid = {.x = prefill_sm90_blocks(num_items, g.kv_heads, context_->caps().num_sms)},
                   .block = {.x = plan.threads},
@@ -289,6 +291,7 @@ class Runner {
                              .items = p.items,
                              .sinks = p.sinks,
                              .last_keys = p.last_keys,
+                             .counters = f.counters,
                              .query_stride = p.query_stride,
                              .output_stride = p.output_stride,
                              .max_blocks = p.max_blocks,

@@ -37,7 +37,7 @@ PageMap encode(const device::cuda::Driver& driver, const PrefillSm90Problem& pro
 
 PrefillSm90Variant prefill_sm90_variant(std::int64_t key_dim, std::int64_t value_dim) {
   if (std::max(key_dim, value_dim) <= 64) return {.warpgroups = 3, .keys = 128, .stages = 2};
-  if (key_dim + value_dim <= 320) return {.warpgroups = 2, .keys = 128, .stages = 2};
+  if (value_dim <= 128 && key_dim + value_dim <= 320) return {.warpgroups = 2, .keys = 128, .stages = 2};
   return {.warpgroups = 2, .keys = 64, .stages = 2};
 }
 

@@ -20,8 +20,8 @@ struct PrefillSm90Problem {
 /// Constants of the unit.
 struct PrefillSm90Variant {
   int warpgroups = 2;  ///< that multiply, of 64 rows each
-  int keys = 128;      ///< of a tile
-  int stages = 2;
+  int keys = 128;      ///< of a tile: 64, 80, 96, 128, 160 or 176
+  int stages = 2;      ///< tiles of keys and of values on their way; a power of two
 };
 
 struct PrefillSm90Plan {
@@ -32,7 +32,7 @@ struct PrefillSm90Plan {
   std::int64_t shared_bytes;  ///< dynamic, of a block
 };
 
-/// The variant measured best for these dims on an H200 (docs/decisions/0030).
+/// The variant for these dims, chosen by measurements on an H200 (docs/decisions/0030).
 PrefillSm90Variant prefill_sm90_variant(std::int64_t key_dim, std::int64_t value_dim);
 
 /// Pure. Nothing if the kernel does not take the problem: dims that are none of 64, 80, 96, 128, 192, 256, block sizes
