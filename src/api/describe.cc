@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/file_keys.h"
+#include "api/folder_keys.h"
 #include "io/dummy_weights.h"
 #include "io/json_config.h"
 #include "sched/scheduler.h"
@@ -54,9 +55,12 @@ ModelInfo file_info(const DescribedFile& described, const ModelOptions& options)
   info.num_layers = std::ssize(spec.layers);
   info.hidden_size = spec.hidden;
   info.trained_context = spec.context;
-  info.has_chat_template = options.chat_template || file.config().contains("tokenizer.chat_template");
+  const auto own = file.folder().empty() ? chat_template_of(file.config()) : folder_chat_template(file.folder());
+  info.has_chat_template = options.chat_template || (own.ok() && own->has_value());
+  info.has_tokenizer = file.folder().empty() ? has_tokenizer(file.config()) : folder_has_tokenizer(file.folder());
   for (const std::string& key : options.ignore_keys) {
-    if (file.config().contains(key)) info.ignored_keys.push_back(key);
+    const io::RawConfig& config = file.config();
+    if (config.contains(key) || config.contains_prefix(key + ".")) info.ignored_keys.push_back(key);
   }
   return info;
 }

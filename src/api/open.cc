@@ -6,6 +6,7 @@
 
 #include "api/devices.h"
 #include "api/file_keys.h"
+#include "api/folder_keys.h"
 #include "api/model_state.h"
 #include "model/weights.h"
 #include "runtime/cuda_runner.h"
@@ -22,21 +23,31 @@ void report(const ModelOptions& options, const Progress& progress) {
 
 /// The tokenizer is made of the file's strings alone, so that it can be built while weights are read. Null if the model
 /// has none.
-Result<std::unique_ptr<const text::Tokenizer>> make_tokenizer(const io::RawConfig& config, std::int64_t vocab) {
-  if (!api::has_tokenizer(config)) return std::unique_ptr<const text::Tokenizer>();
-  text::TokenizerSource source = PAGODA_TRY(api::tokenizer_source(config));
+Result<std::unique_ptr<const text::Tokenizer>> make_tokenizer(const io::ModelFile& file, std::int64_t vocab) {
+  const bool folder = !file.folder().empty();
+  const bool there = folder ? api::folder_has_tokenizer(file.folder()) : api::has_tokenizer(file.config());
+  if (!there) return std::unique_ptr<const text::Tokenizer>();
+  text::TokenizerSource source =
+      PAGODA_TRY(folder ? api::folder_tokenizer_source(file) : api::tokenizer_source(file.config()));
   auto tokenizer = PAGODA_TRY(text::Tokenizer::create(std::move(source)));
-  if (tokenizer->vocabulary_size() > vocab) {
-    return fail(ErrorCode::kTokenizerInvalid, "{}: the tokenizer has {} tokens, and the model {}", config.source(),
+  // Directories of models for text keep tokens for images, which are refused when they are used.
+  if (tokenizer->vocabulary_size() > vocab && !folder) {
+    return fail(ErrorCode::kTokenizerInvalid, "{}: the tokenizer has {} tokens, and the model {}", file.path(),
                 tokenizer->vocabulary_size(), vocab);
   }
   return tokenizer;
 }
 
-Status read_file_keys(Model::State& state, const io::RawConfig& config) {
-  state.sampling_defaults = PAGODA_TRY(api::sampling_defaults(config));
+Status read_file_keys(Model::State& state, const io::ModelFile& file) {
+  const std::string& folder = file.folder();
+  state.sampling_defaults =
+      PAGODA_TRY(folder.empty() ? api::sampling_defaults(file.config())
+                                : api::folder_sampling_defaults(folder, state.options.ignore_keys));
   std::optional<std::string> source = state.options.chat_template;
-  if (!source) source = PAGODA_TRY(api::chat_template_of(config));
+  if (!source) {
+    source = PAGODA_TRY(folder.empty() ? api::chat_template_of(file.config()) : api::folder_chat_template(folder));
+  }
+  state.info.has_chat_template = source.has_value();
   if (source) state.chat_template.emplace(text::ChatTemplate::parse(std::move(*source)));
   return Ok{};
 }
@@ -150,11 +161,10 @@ Result<Model> open_described(const Library& library, const std::string& path, Mo
   for (const std::string& key : state->info.ignored_keys) {
     state->library->log(LogLevel::kWarning, path + ": the key " + key + " is passed over, as asked");
   }
-  PAGODA_TRY(read_file_keys(*state, described.file.config()));
+  PAGODA_TRY(read_file_keys(*state, described.file));
 
-  auto tokenizer = std::async(std::launch::async, [&described] {
-    return make_tokenizer(described.file.config(), described.description.spec.vocab);
-  });
+  auto tokenizer = std::async(
+      std::launch::async, [&described] { return make_tokenizer(described.file, described.description.spec.vocab); });
   const Status started = state->options.weights ? load_and_start(*state, described) : Status(Ok{});
   auto made = tokenizer.get();
   if (!started.ok()) return started.error();

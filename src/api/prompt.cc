@@ -40,8 +40,10 @@ Status check_penalty(float value, const char* name) {
   return wrong(name, pagoda::format("{} must be from -2 to 2, not {}", name, value));
 }
 
+/// Ids that both the tokenizer and the model know.
 std::int64_t vocabulary(const Model::State& model) {
-  return model.tokenizer != nullptr ? model.tokenizer->vocabulary_size() : model.info.vocabulary;
+  if (model.tokenizer == nullptr) return model.info.vocabulary;
+  return std::min(model.tokenizer->vocabulary_size(), model.info.vocabulary);
 }
 
 Status check_bias(const Model::State& model, const SamplingParams& params) {
@@ -115,9 +117,11 @@ Result<std::vector<std::int32_t>> encode_raw(const Model::State& model, std::str
   const text::Tokenizer& tokenizer = *PAGODA_TRY(tokenizer_of(model));
   std::vector<std::int32_t> ids =
       PAGODA_TRY(tokenizer.encode(text, special ? text::SpecialTokens::all() : text::SpecialTokens::none()));
-  if (!bos) return ids;
-  if (tokenizer.wants_bos() && tokenizer.bos()) ids.insert(ids.begin(), *tokenizer.bos());
-  if (tokenizer.wants_eos() && tokenizer.eos()) ids.push_back(*tokenizer.eos());
+  if (bos) {
+    ids.insert(ids.begin(), tokenizer.prefix_ids().begin(), tokenizer.prefix_ids().end());
+    ids.insert(ids.end(), tokenizer.suffix_ids().begin(), tokenizer.suffix_ids().end());
+  }
+  PAGODA_TRY(check_ids(model, ids));
   return ids;
 }
 
@@ -135,6 +139,7 @@ Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Re
       PAGODA_TRY(tokenizer.encode(prompt.text, text::SpecialTokens::within(prompt.trusted)));
   const auto bos = tokenizer.bos();
   if (tokenizer.wants_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  PAGODA_TRY(check_ids(model, ids));
   return ids;
 }
 

@@ -105,7 +105,8 @@ Result<ModelSpec> make_hf_spec(const ConfigReader& config, const io::TensorCatal
   const std::vector<bool> windowed = PAGODA_TRY(hf_windowed_layers(config, spec.layers.size()));
   PAGODA_TRY(read_hf_ropes(config, windowed, spec));
   PAGODA_TRY(read_attention_bias(config, spec));
-  PAGODA_TRY(config.off({"use_bidirectional_attention"}));
+  // transformers reads the cap of scores and does not apply it: no model says what it would mean here.
+  PAGODA_TRY(config.off({"use_bidirectional_attention", "attn_logit_softcapping"}));
   const std::string_view activation = PAGODA_TRY(config.text_or("hidden_activation", kGelu));
   if (activation != kGelu) {
     return fail(ErrorCode::kConfigRange, "{}: hidden_activation is \"{}\"; this family has {}", config.source(),
@@ -113,7 +114,6 @@ Result<ModelSpec> make_hf_spec(const ConfigReader& config, const io::TensorCatal
   }
   const std::int64_t window = PAGODA_TRY(config.integer_or("sliding_window", 4096, 1, kMaxWindow));
   const double scalar = PAGODA_TRY(config.number_or("query_pre_attn_scalar", 256, 1e-6, 1e12));
-  const double softcap = PAGODA_TRY(config.number_or("attn_logit_softcapping", 0, 0, 1e6));
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     LayerSpec& layer = spec.layers[i];
     layer.norms = NormPlacement::kBoth;
@@ -121,7 +121,6 @@ Result<ModelSpec> make_hf_spec(const ConfigReader& config, const io::TensorCatal
     layer.attention.qk_norm = kernels::QkvNorm::kQueryKey;
     layer.attention.window = windowed[i] ? window : 0;
     layer.attention.scale = 1.0 / std::sqrt(scalar);
-    layer.attention.softcap = softcap;
   }
   return spec;
 }

@@ -27,8 +27,16 @@ TEST(OpenTest, WhatIsNoModelIsRefused) {
   EXPECT_EQ(test_library().models().size(), 0u);
 }
 
-TEST(OpenTest, AModelWithoutTokenizerIsRefused) {
-  EXPECT_EQ(open_code(TemporaryFile(fixtures::TinyModel({}).bytes()).path()), ErrorCode::kTokenizerMissing);
+TEST(OpenTest, AModelWithoutTokenizerTakesIdsAlone) {
+  const TemporaryFile file(fixtures::TinyModel({}).bytes());
+  const auto model = Model::open(test_library(), file.path());
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_FALSE(model->info().has_tokenizer);
+  EXPECT_TRUE(score(*model, {.text = TokenIds{{1, 2, 3}}, .on_logits = {}}).ok());
+  const auto refused = model->tokenize("a");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kTokenizerMissing);
+  EXPECT_NE(refused.error().message.find("tokenizer.ggml.tokens"), std::string::npos) << refused.error().message;
 }
 
 TEST(OpenTest, OptionsOutOfRangeAreNamed) {
