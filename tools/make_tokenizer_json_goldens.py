@@ -164,6 +164,8 @@ def models():
               ["ab", -7.25], ["\u2581a", -4.25], ["s", -4.5], ["hugs", -9.0], ["hug", -8.0], ["u", -7.0], ["g", -7.5], ["\u4e2d", -9.0]]
     metaspace = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
     yield "unigram", tokenizer({"type": "Unigram", "unk_id": 0, "vocab": pieces, "byte_fallback": False}, None, metaspace, metaspace, marks)
+    costly = [["<unk>", 0.0], ["c", -1.0], ["a", -1.0], ["f", 8.0], ["f\u00e9", -14.0]]  # one unknown character costs 10 more than the worst
+    yield "unigram_penalty", tokenizer({"type": "Unigram", "unk_id": 0, "vocab": costly, "byte_fallback": False})
     first = metaspace | {"prepend_scheme": "first", "split": False}
     yield "unigram_bytes", tokenizer({"type": "Unigram", "unk_id": 0, "vocab": pieces + [[t, -20.0] for t in fallback], "byte_fallback": True}, None, first, gemma_decoder, marks)
     parts = {t: i for i, t in enumerate(["[UNK]", "hello", "world", "##s", "it", "##it", "'", "t", "the", "##e", "h", "##u", "##g", "##gs", ",", "!", "2024", "-", "02", "a", "##a", "##aa", "cat", "\u4e2d", "\u6587"])}
