@@ -74,8 +74,9 @@ Result<CacheStore> CacheStore::create(const model::Plan& plan, std::span<const k
   for (std::int32_t layer = 0; layer < std::ssize(plan.spec.layers); ++layer) {
     const std::int32_t group = plan.spec.layers[static_cast<std::size_t>(layer)].attention.cache_group;
     const std::int64_t stride = plan.page_stride(layer);
-    store.pages_.push_back({.data = at, .block_stride = stride});
-    at += stride * groups[static_cast<std::size_t>(group)].block_count;
+    const std::int64_t blocks = groups[static_cast<std::size_t>(group)].block_count;
+    store.pages_.push_back({.data = at, .block_stride = stride, .num_blocks = blocks});
+    at += stride * blocks;
   }
   return store;
 }

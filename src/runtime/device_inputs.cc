@@ -66,7 +66,7 @@ Result<DeviceInputs> DeviceInputs::create(const model::Plan& plan, device::cuda:
   inputs.vocab_ = plan.spec.vocab;
   for (const model::CacheGroupSpec& group : plan.spec.cache_groups) {
     const auto layer = static_cast<std::size_t>(group.layers.front());
-    inputs.item_tokens_.push_back(kernels::prefill_item_tokens(plan.layers[layer].attention.problem));
+    inputs.item_tokens_.push_back(kernels::prefill_item_tokens(plan.layers[layer].attention.problem, plan.caps));
   }
   const std::int64_t entries = std::ssize(inputs.item_tokens_) * inputs.max_rows_ * inputs.max_blocks_;
   inputs.mirror_.assign(static_cast<std::size_t>(entries), kv::kNoBlock);

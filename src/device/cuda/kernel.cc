@@ -66,6 +66,10 @@ GraphNode Function::launch(CudaStream& stream, const LaunchConfig& config, const
 
 void Function::allow_shared_bytes(std::int64_t bytes) const {
   const Context& context = *module_->context_ptr();
+  std::int32_t allowed = 0;
+  context.driver().check(context.api().function_get_attribute(&allowed, kFunctionMaxDynamicShared, handle_),
+                         "asking a kernel's shared memory");
+  if (allowed >= bytes) return;  // another launch of the same kernel wants more
   context.driver().check(
       context.api().function_set_attribute(handle_, kFunctionMaxDynamicShared, static_cast<std::int32_t>(bytes)),
       "raising a kernel's shared memory");

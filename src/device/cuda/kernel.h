@@ -62,7 +62,8 @@ class Function {
   /// Throws DeviceError. Returns the node if the stream is capturing, else null.
   GraphNode launch(CudaStream& stream, const LaunchConfig& config, const void* params) const;
 
-  /// Lets a launch have so many bytes of dynamic shared memory; needed above 48 KiB. Throws DeviceError.
+  /// Lets launches have up to so many bytes of dynamic shared memory; needed above 48 KiB. What was allowed before
+  /// stays allowed. Throws DeviceError.
   void allow_shared_bytes(std::int64_t bytes) const;
   FunctionResources resources() const;
   std::int32_t max_active_blocks(std::int32_t threads, std::int64_t shared_bytes) const;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <vector>
 
+#include "kernels/attention/prefill_sm90_plan.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/stages/scratch_cutter.h"
 
@@ -63,6 +64,21 @@ CompileUnit prefill_unit(const AttentionProblem& problem, const DeviceCaps& caps
                     define("SOFTCAP", problem.softcap > 0), "BLOCKS=1"});
 }
 
+/// The kernel of compute capability 9.0, where it takes the problem.
+PrefillSm90Problem sm90_problem(const AttentionProblem& problem) {
+  return {.heads = problem.num_heads,
+          .kv_heads = problem.layout.kv_heads,
+          .key_dim = problem.layout.key_dim,
+          .value_dim = problem.layout.value_dim,
+          .block_size = problem.layout.block_size,
+          .softcap = problem.softcap > 0};
+}
+
+std::optional<PrefillSm90Plan> sm90_plan(const AttentionProblem& problem, const DeviceCaps& caps) {
+  if (caps.gpu.compute() != 90 || problem.layout.dtype != DType::kBf16) return std::nullopt;
+  return plan_prefill_sm90(sm90_problem(problem));
+}
+
 CompileUnit schedule_unit(const DeviceCaps& caps) { return cuda_unit(caps, "attention/cuda_decode_schedule.cu", {}); }
 
 std::int64_t capacity_of(const AttentionProblem& problem) { return problem.max_rows + kMostItems; }
@@ -73,6 +89,7 @@ struct Work {
   DecodeItem* items;
   std::int32_t* prefix;
   std::int32_t* counters;
+  std::int32_t* prefill_counters;
   std::size_t bytes;
 };
 
@@ -86,6 +103,7 @@ Work cut_work(const AttentionProblem& problem, std::byte* memory) {
   work.items = take(work.items, capacity_of(problem));
   work.prefix = take(work.prefix, problem.max_rows + 1);
   work.counters = take(work.counters, problem.max_rows * problem.layout.kv_heads);
+  work.prefill_counters = take(work.prefill_counters, 2);
   work.bytes = cutter.used();
   return work;
 }
@@ -119,8 +137,9 @@ std::size_t scratch_bytes(const AttentionProblem& problem, const DeviceCaps&) {
 }
 
 std::vector<CompileUnit> units(const AttentionProblem& problem, const DeviceCaps& caps) {
+  const auto sm90 = sm90_plan(problem, caps);
   std::vector<CompileUnit> units = {decode_unit(problem, decode_shape(problem, true, caps), caps),
-                                    prefill_unit(problem, caps), schedule_unit(caps)};
+                                    sm90 ? sm90->unit : prefill_unit(problem, caps), schedule_unit(caps)};
   if (problem.max_rows > kFewRows) units.push_back(decode_unit(problem, decode_shape(problem, false, caps), caps));
   return units;
 }
@@ -133,6 +152,10 @@ struct Prepared {
   AttentionProblem problem;
   Decode few, many;
   Kernel<PrefillParams> prefill;
+  std::optional<PrefillSm90Plan> sm90;  // instead of it
+  Kernel<PrefillSm90Params> prefill_sm90;
+  const device::cuda::Driver* driver = nullptr;
+  std::int64_t num_sms = 0;
   std::uint32_t prefill_shared_bytes = 0;
   const float* sinks = nullptr;
   bool programmatic = false;
@@ -190,9 +213,38 @@ struct Prepared {
                     .value_scale = layout.value_scale});
   }
 
+  void launch_prefill_sm90(const AttentionArgs& args, device::cuda::CudaStream& stream) const {
+    const KvLayout& layout = problem.layout;
+    PrefillSm90Params params{};
+    set_page_maps(*driver, sm90_problem(problem), sm90->variant.keys, args.pages.data, args.pages.num_blocks,
+                  args.pages.block_stride, params);
+    params.query = args.query.data;
+    params.output = args.output.data;
+    params.block_tables = args.group.block_tables;
+    params.items = static_cast<const PrefillItem*>(args.group.prefill_items);
+    params.sinks = sinks;
+    params.counters = cut_work(problem, args.group.work).prefill_counters;
+    params.query_stride = args.query.stride;
+    params.output_stride = args.output.stride;
+    params.max_blocks = args.group.max_blocks;
+    params.num_items = static_cast<std::int32_t>(args.group.num_prefill_items);
+    params.kv_heads = static_cast<std::int32_t>(layout.kv_heads);
+    params.block_shift = std::countr_zero(static_cast<std::uint32_t>(layout.block_size));
+    params.window = static_cast<std::int32_t>(problem.window);
+    params.scale = static_cast<float>(problem.scale);
+    params.softcap = static_cast<float>(problem.softcap);
+    prefill_sm90.launch(stream,
+                        {.grid = {.x = prefill_sm90_blocks(args.group.num_prefill_items, layout.kv_heads, num_sms)},
+                         .block = {.x = sm90->threads},
+                         .shared_bytes = static_cast<std::uint32_t>(sm90->shared_bytes)},
+                        params);
+  }
+
   void launch(const AttentionArgs& args, device::cuda::CudaStream& stream) const {
     if (args.step.num_single_rows > 0) launch_decode(args, stream);
-    if (args.group.num_prefill_items > 0) launch_prefill(args, stream);
+    if (args.group.num_prefill_items == 0) return;
+    if (sm90) return launch_prefill_sm90(args, stream);
+    launch_prefill(args, stream);
   }
 };
 
@@ -212,6 +264,22 @@ Result<Prepared::Decode> prepare_decode(const AttentionProblem& problem, bool fe
   return decode;
 }
 
+Status prepare_prefill(Prepared& prepared, device::cuda::CudaDevice& device) {
+  const AttentionProblem& problem = prepared.problem;
+  if (prepared.sm90) {
+    prepared.prefill_sm90 = PAGODA_TRY(device.kernel<PrefillSm90Params>(prepared.sm90->unit, "prefill_sm90"));
+    prepared.prefill_sm90.allow_shared_bytes(prepared.sm90->shared_bytes);
+    return Ok{};
+  }
+  prepared.prefill = PAGODA_TRY(device.kernel<PrefillParams>(prefill_unit(problem, device.caps()), "prefill"));
+  const std::int64_t bytes =
+      prefill_shared_bytes(problem.layout.key_dim, problem.layout.value_dim, element_bytes(problem),
+                           kPrefillWarps * kPrefillRowTiles * 16, kPrefillKeys);
+  prepared.prefill.allow_shared_bytes(bytes);
+  prepared.prefill_shared_bytes = static_cast<std::uint32_t>(bytes);
+  return Ok{};
+}
+
 Result<AttentionStep> prepare(const AttentionProblem& problem, const AttentionWeights& weights,
                               device::Device& generic) {
   device::cuda::CudaDevice& device = device::cuda::cuda(generic);
@@ -219,14 +287,12 @@ Result<AttentionStep> prepare(const AttentionProblem& problem, const AttentionWe
   prepared->problem = problem;
   prepared->few = PAGODA_TRY(prepare_decode(problem, true, device));
   if (problem.max_rows > kFewRows) prepared->many = PAGODA_TRY(prepare_decode(problem, false, device));
-  prepared->prefill = PAGODA_TRY(device.kernel<PrefillParams>(prefill_unit(problem, device.caps()), "prefill"));
-  const std::int64_t bytes =
-      prefill_shared_bytes(problem.layout.key_dim, problem.layout.value_dim, element_bytes(problem),
-                           kPrefillWarps * kPrefillRowTiles * 16, kPrefillKeys);
-  prepared->prefill.allow_shared_bytes(bytes);
-  prepared->prefill_shared_bytes = static_cast<std::uint32_t>(bytes);
   prepared->sinks = problem.sinks ? weights.sinks : nullptr;
   prepared->programmatic = programmatic(device.caps());
+  prepared->driver = &device.context()->driver();
+  prepared->num_sms = device.caps().gpu.num_sms;
+  prepared->sm90 = sm90_plan(problem, device.caps());
+  PAGODA_TRY(prepare_prefill(*prepared, device));
   return AttentionStep(
       [prepared = std::shared_ptr<const Prepared>(std::move(prepared))](
           const AttentionArgs& args, device::Stream& stream) { prepared->launch(args, device::cuda::cuda(stream)); });
@@ -234,7 +300,8 @@ Result<AttentionStep> prepare(const AttentionProblem& problem, const AttentionWe
 
 }  // namespace
 
-std::int64_t prefill_item_tokens(const AttentionProblem& problem) {
+std::int64_t prefill_item_tokens(const AttentionProblem& problem, const DeviceCaps& caps) {
+  if (const auto sm90 = sm90_plan(problem, caps)) return sm90->item_tokens;
   return std::max<std::int64_t>(1, kPrefillWarps * kPrefillRowTiles * 16 / group_of(problem));
 }
 

@@ -24,7 +24,7 @@ using AttentionScheduleStep = Step<AttentionScheduleArgs>;
 Result<AttentionScheduleStep> prepare_attention_schedule(const AttentionProblem& problem, std::byte* work,
                                                          device::Device& device);
 
-/// Query vectors of a block's tile in the prefill kernel: how many tokens a PrefillItem may have.
-std::int64_t prefill_item_tokens(const AttentionProblem& problem);
+/// How many tokens a PrefillItem of the problem may have.
+std::int64_t prefill_item_tokens(const AttentionProblem& problem, const device::DeviceCaps& caps);
 
 }  // namespace pagoda::kernels

@@ -56,6 +56,7 @@ constexpr std::int64_t kv_bytes_per_block(const KvLayout& layout) { return layou
 struct KvPages {
   std::byte* data = nullptr;
   std::int64_t block_stride = 0;  ///< bytes; at least block_bytes, a multiple of 64
+  std::int64_t num_blocks = 0;    ///< for GPUs, which have to know where the pages end
 };
 
 }  // namespace pagoda::kernels

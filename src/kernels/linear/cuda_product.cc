@@ -15,6 +15,18 @@ bool file_ordered(const LinearProblem& problem) {
   return std::ranges::all_of(problem.specs(), [](const auto& weight) { return weight.layout == &kRowsLayout; });
 }
 
+constexpr int kSumThreads = 256;
+
+/// Whether some number of rows has no kernel that takes few rows in turn.
+bool needs_many(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  if (problem.linear.max_m > kMostRowsInTurn) return true;
+  if (!fragment_ordered(problem.linear)) return false;
+  for (std::int64_t m = 1; m <= problem.linear.max_m; ++m) {
+    if (!BulkRows::shape(problem, m, caps)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::int64_t row_tiles(const CudaProductProblem& problem) {
@@ -37,9 +49,65 @@ void set_outputs(MmaRowsWeight (&weights)[kMaxLinearWeights], const CudaProductA
   }
 }
 
+CompileUnit SliceSum::unit(const device::DeviceCaps& caps) {
+  return cuda_unit(caps, "rms_norm/cuda_rms_norm.cu", {define("THREADS", kSumThreads), "FLOAT_OUTPUT=0"});
+}
+
+Status SliceSum::prepare(const CudaProductProblem& problem, device::cuda::CudaDevice& device) {
+  kernel_ = PAGODA_TRY(device.kernel<CudaRmsNormParams>(unit(device.caps()), "rms_norm"));
+  scale_ = problem.scale;
+  return Ok{};
+}
+
+void SliceSum::launch(const CudaProductArgs& args, std::int64_t n, int slices, device::cuda::CudaStream& stream) const {
+  kernel_.launch(stream,
+                 {.grid = {.x = grid_size(args.m)},
+                  .block = {.x = kSumThreads},
+                  .shared_bytes = static_cast<std::uint32_t>(n * 4),
+                  .programmatic = true},
+                 {.residual = static_cast<float*>(args.outputs[0]),
+                  .update = reinterpret_cast<const float*>(args.scratch),
+                  .weight = nullptr,
+                  .output = nullptr,
+                  .hidden = n,
+                  .residual_stride = args.output_strides[0],
+                  .update_stride = n,
+                  .slice_stride = args.m * n,
+                  .output_stride = 0,
+                  .slices = slices,
+                  .scale = scale_,
+                  .epsilon = 0,
+                  .weight_shift = 0,
+                  .rows = nullptr});
+}
+
+/// The kernels for many rows: one of the two.
+struct ManyRows {
+  std::optional<WgmmaTiles> wgmma;
+  Tiles tiles;
+
+  static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+    return WgmmaTiles::supports(caps) ? WgmmaTiles::units(problem, caps) : Tiles::units(problem, caps);
+  }
+  static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+    return WgmmaTiles::supports(caps) ? WgmmaTiles::scratch_bytes(problem, caps) : 0;
+  }
+  Status prepare(const CudaProductProblem& problem, const MmaRowsWeight (&weights)[kMaxLinearWeights],
+                 device::cuda::CudaDevice& device) {
+    if (!WgmmaTiles::supports(device.caps())) return tiles.prepare(problem, device);
+    return wgmma.emplace().prepare(problem, weights, device);
+  }
+  void launch(const CudaProductArgs& args, const MmaRowsWeight (&weights)[kMaxLinearWeights], bool mapped,
+              device::cuda::CudaStream& stream) const {
+    if (wgmma) return wgmma->launch(args, weights, mapped, stream);
+    tiles.launch(args, weights, stream);
+  }
+};
+
 struct CudaProduct::Prepared {
   BulkRows rows;  // of mma16, where it serves
-  Tiles tiles;
+  ManyRows many;
+  std::size_t decoded_bytes = 0;   // of the scratch: what lies before the slices' sums
   std::optional<Generic> generic;  // instead of mma16
   MmaRowsWeight weights[kMaxLinearWeights] = {};
 };
@@ -51,21 +119,21 @@ bool CudaProduct::supports(const CudaProductProblem& problem, const device::Devi
 }
 
 std::size_t CudaProduct::scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
-  return fragment_ordered(problem.linear) ? BulkRows::scratch_bytes(problem, caps) : Generic::scratch_bytes(problem);
+  const std::size_t many = needs_many(problem, caps) ? ManyRows::scratch_bytes(problem, caps) : 0;
+  if (fragment_ordered(problem.linear)) return std::max(many, BulkRows::scratch_bytes(problem, caps));
+  return Generic::scratch_bytes(problem) + many;
 }
 
 std::vector<CompileUnit> CudaProduct::units(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   std::vector<CompileUnit> units;
   const bool mma16 = fragment_ordered(problem.linear);
-  bool tiles = problem.linear.max_m > kMostRowsInTurn;
   for (std::int64_t m = 1; mma16 && m <= std::min(kMostRowsInTurn, problem.linear.max_m); ++m) {
     const auto shape = BulkRows::shape(problem, m, caps);
-    tiles = tiles || !shape;
     if (!shape) continue;
     for (CompileUnit& unit : BulkRows::units(problem, *shape, caps)) units.push_back(std::move(unit));
   }
   if (!mma16) units = Generic::units(problem, caps);
-  if (tiles) std::ranges::copy(Tiles::units(problem, caps), std::back_inserter(units));
+  if (needs_many(problem, caps)) std::ranges::copy(ManyRows::units(problem, caps), std::back_inserter(units));
   return units;
 }
 
@@ -73,7 +141,6 @@ Result<CudaProduct> CudaProduct::prepare(const CudaProductProblem& problem, std:
                                          device::cuda::CudaDevice& device) {
   auto prepared = std::make_shared<Prepared>();
   for (std::size_t i = 0; i < weights.size(); ++i) prepared->weights[i] = device_weight(weights[i]);
-  bool tiles = problem.linear.max_m > kMostRowsInTurn;
   if (fragment_ordered(problem.linear)) {
     MmaBulkRowsParams params{};
     std::ranges::copy(prepared->weights, params.weights);
@@ -84,13 +151,14 @@ Result<CudaProduct> CudaProduct::prepare(const CudaProductProblem& problem, std:
     params.scale = problem.scale;
     for (std::int64_t m = 1; m <= std::min(kMostRowsInTurn, problem.linear.max_m); ++m) {
       const auto shape = BulkRows::shape(problem, m, device.caps());
-      tiles = tiles || !shape;
       if (shape) PAGODA_TRY(prepared->rows.prepare(problem, m, *shape, params, device));
     }
   } else {
     PAGODA_TRY(prepared->generic.emplace().prepare(problem, weights, device));
+    prepared->decoded_bytes = Generic::scratch_bytes(problem);
+    for (MmaRowsWeight& weight : prepared->weights) weight.data = nullptr;
   }
-  if (tiles) PAGODA_TRY(prepared->tiles.prepare(problem, device));
+  if (needs_many(problem, device.caps())) PAGODA_TRY(prepared->many.prepare(problem, prepared->weights, device));
   CudaProduct product;
   product.prepared_ = std::move(prepared);
   return product;
@@ -101,12 +169,14 @@ bool CudaProduct::norms_itself(std::int64_t m) const { return prepared_->rows.se
 void CudaProduct::launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const {
   const Prepared& p = *prepared_;
   if (p.rows.serves(args.m)) return p.rows.launch(args, stream);
-  if (!p.generic) return p.tiles.launch(args, p.weights, stream);
+  if (!p.generic) return p.many.launch(args, p.weights, true, stream);
   if (args.m <= kMostRowsInTurn) return p.generic->launch_rows(args, stream);
   MmaRowsWeight decoded[kMaxLinearWeights];
   std::ranges::copy(p.weights, decoded);
   p.generic->decode(args, decoded, stream);
-  p.tiles.launch(args, decoded, stream);
+  CudaProductArgs many = args;
+  many.scratch += p.decoded_bytes;
+  p.many.launch(many, decoded, false, stream);
 }
 
 }  // namespace pagoda::kernels

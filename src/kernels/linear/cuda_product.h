@@ -2,8 +2,8 @@
 // once, as mma16 if it is bf16 and as its file's rows otherwise; all kernels of a product read that.
 //
 //   rows        bf16 (mma16)                        any other format
-//   1 … 16      mma_bulk_rows (9.0 on), mma_rows    generic_rows, decoding in registers
-//   more        mma_tiles                           decoded to mma16 in scratch, then mma_tiles
+//   1 … 16      mma_bulk_rows (9.0 on)              generic_rows, decoding in registers
+//   more        wgmma_tiles (9.0), mma_tiles        decoded to mma16 in scratch, then the same
 #pragma once
 
 #include <array>

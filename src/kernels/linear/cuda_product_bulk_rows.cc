@@ -12,13 +12,8 @@ constexpr int kWantedStages = 6;              // more slices of k before a short
 constexpr int kMostSplits = 8;                //
 constexpr std::int64_t kMostNormedRows = 2;   // more are normed faster once than in each block
 constexpr std::int64_t kStaticShared = 2048;  // of the block beside the dynamic part, rounded up
-constexpr int kSumThreads = 256;
 
 bool splits_allowed(const CudaProductProblem& problem) { return problem.epilogue == CudaEpilogue::kResidual; }
-
-CompileUnit sum_unit(const device::DeviceCaps& caps) {
-  return cuda_unit(caps, "rms_norm/cuda_rms_norm.cu", {define("THREADS", kSumThreads), "FLOAT_OUTPUT=0"});
-}
 
 /// The shape with these constants; no stages if it does not fit.
 BulkRows::Shape fit(const CudaProductProblem& problem, std::int64_t m, int stage_turns, int splits,
@@ -62,7 +57,7 @@ std::vector<CompileUnit> BulkRows::units(const CudaProductProblem& problem, cons
       caps, "linear/cuda_mma_bulk_rows.cu",
       {define("TOKEN_TILES", shape.token_tiles), define("WARPS", kWarps), define("STAGE_TURNS", shape.stage_turns),
        "RELEASE=1", define("NORM", shape.norm), define("EPILOGUE", epilogue)})};
-  if (shape.splits > 1) units.push_back(sum_unit(caps));
+  if (shape.splits > 1) units.push_back(SliceSum::unit(caps));
   return units;
 }
 
@@ -94,9 +89,7 @@ Status BulkRows::prepare(const CudaProductProblem& problem, std::int64_t m, cons
   launch.params = params;
   launch.norm = shape.norm;
   launch.ready = true;
-  scale_ = problem.scale;
-  residual_ = problem.epilogue == CudaEpilogue::kResidual;
-  if (shape.splits > 1) sum_ = PAGODA_TRY(device.kernel<CudaRmsNormParams>(sum_unit(device.caps()), "rms_norm"));
+  if (shape.splits > 1) PAGODA_TRY(sum_.prepare(problem, device));
   return Ok{};
 }
 
@@ -115,26 +108,7 @@ void BulkRows::launch(const CudaProductArgs& args, device::cuda::CudaStream& str
   params.weights[0].output = args.scratch;
   params.weights[0].output_stride = n;
   launch.kernel.launch(stream, launch.config, params);
-  const CudaRmsNormParams sum{.residual = static_cast<float*>(args.outputs[0]),
-                              .update = reinterpret_cast<const float*>(args.scratch),
-                              .weight = nullptr,
-                              .output = nullptr,
-                              .hidden = n,
-                              .residual_stride = args.output_strides[0],
-                              .update_stride = n,
-                              .slice_stride = params.split_stride,
-                              .output_stride = 0,
-                              .slices = params.splits,
-                              .scale = scale_,
-                              .epsilon = 0,
-                              .weight_shift = 0,
-                              .rows = nullptr};
-  sum_.launch(stream,
-              {.grid = {.x = grid_size(args.m)},
-               .block = {.x = kSumThreads},
-               .shared_bytes = static_cast<std::uint32_t>(n * 4),
-               .programmatic = true},
-              sum);
+  sum_.launch(args, n, params.splits, stream);
 }
 
 }  // namespace pagoda::kernels

@@ -10,6 +10,7 @@
 #include "kernels/linear/cuda_mma_tiles.h"
 #include "kernels/linear/cuda_product.h"
 #include "kernels/linear/cuda_to_bf16.h"
+#include "kernels/linear/cuda_wgmma_tiles_plan.h"
 #include "kernels/rms_norm/cuda_rms_norm.h"
 
 namespace pagoda::kernels {
@@ -26,6 +27,18 @@ std::int64_t row_tiles(const CudaProductProblem& problem);
 /// The weights as device code takes them, outputs left open.
 MmaRowsWeight device_weight(const LinearWeight& weight);
 void set_outputs(MmaRowsWeight (&weights)[kMaxLinearWeights], const CudaProductArgs& args);
+
+/// residual += scale · Σ slices, for products whose slices of k leave sums of their own in the scratch.
+class SliceSum {
+ public:
+  static CompileUnit unit(const device::DeviceCaps& caps);
+  Status prepare(const CudaProductProblem& problem, device::cuda::CudaDevice& device);
+  void launch(const CudaProductArgs& args, std::int64_t n, int slices, device::cuda::CudaStream& stream) const;
+
+ private:
+  device::cuda::Kernel<CudaRmsNormParams> kernel_;
+  float scale_ = 1;
+};
 
 /// cuda_mma_bulk_rows.cu: 1 … 16 rows, compute capability 9.0 on.
 class BulkRows {
@@ -55,12 +68,43 @@ class BulkRows {
     MmaBulkRowsParams params{};
   };
   std::array<Launch, kMostRowsInTurn + 1> launches_;  // by rows
-  device::cuda::Kernel<CudaRmsNormParams> sum_;
-  float scale_ = 1;
-  bool residual_ = false;
+  SliceSum sum_;
 };
 
-/// cuda_mma_tiles.cu: any number of rows, any GPU.
+/// cuda_wgmma_tiles.cu: any number of rows, compute capability 9.0.
+class WgmmaTiles {
+ public:
+  static bool supports(const device::DeviceCaps& caps);
+  static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  /// `weights` as mma16, or without data if they get it at each launch.
+  Status prepare(const CudaProductProblem& problem, const MmaRowsWeight (&weights)[kMaxLinearWeights],
+                 device::cuda::CudaDevice& device);
+  /// `mapped`: the weights are those of `prepare`.
+  void launch(const CudaProductArgs& args, const MmaRowsWeight (&weights)[kMaxLinearWeights], bool mapped,
+              device::cuda::CudaStream& stream) const;
+
+ private:
+  struct Bucket {
+    std::int64_t most_rows = 0;
+    WgmmaTilesProblem problem;
+    WgmmaTilesPlan plan;
+    device::cuda::Kernel<WgmmaTilesParams> kernel;
+    CopyMap weights[kMaxLinearWeights] = {};
+  };
+  void map_weights(const Bucket& bucket, const MmaRowsWeight (&weights)[kMaxLinearWeights],
+                   CopyMap (&maps)[kMaxLinearWeights]) const;
+
+  const device::cuda::Driver* driver_ = nullptr;
+  std::vector<Bucket> buckets_;
+  SliceSum sum_;
+  bool gated_ = false;
+  std::int32_t num_weights_ = 0;
+  std::int64_t num_sms_ = 0;
+  float scale_ = 1;
+};
+
+/// cuda_mma_tiles.cu: any number of rows, other GPUs.
 class Tiles {
  public:
   static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);

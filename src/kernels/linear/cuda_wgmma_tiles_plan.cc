@@ -109,10 +109,14 @@ WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTil
   return {.shape = shape,
           .defines = {define("WARPGROUPS", shape.warpgroups), define("BLOCK_TOKENS", shape.block_tokens),
                       define("STAGE_TURNS", shape.stage_turns), define("EPILOGUE", problem.epilogue)},
-          .blocks = static_cast<std::uint32_t>(std::min(num_units(problem, shape), num_sms)),
+          .blocks = wgmma_tiles_blocks(problem, shape, num_sms),
           .threads = static_cast<std::uint32_t>(wgmma_tiles_threads(shape.warpgroups, shape.block_tokens)),
           .shared_bytes = static_cast<std::uint32_t>(stages * stage + fixed),
           .stages = static_cast<std::int32_t>(stages)};
+}
+
+std::uint32_t wgmma_tiles_blocks(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms) {
+  return static_cast<std::uint32_t>(std::min(num_units(problem, shape), num_sms));
 }
 
 CopyMap map_wgmma_tiles_input(const device::cuda::Driver& driver, const WgmmaTilesShape& shape, const void* input,

@@ -48,6 +48,9 @@ WgmmaTilesShape choose_wgmma_tiles(const WgmmaTilesProblem& problem, std::int64_
 WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms,
                                 std::int64_t shared_bytes_per_block);
 
+/// The plan's `blocks` for another m: all that depends on it, when the shape is kept.
+std::uint32_t wgmma_tiles_blocks(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms);
+
 /// The map of an input (rows, k) bf16 whose rows are `stride` elements apart, a multiple of 8; `rows` ≥ m. Good as long
 /// as the input lies there, whatever m is, for shapes of the same block_tokens. Throws DeviceError.
 CopyMap map_wgmma_tiles_input(const device::cuda::Driver& driver, const WgmmaTilesShape& shape, const void* input,

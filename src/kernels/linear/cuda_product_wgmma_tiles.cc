@@ -1,0 +1,133 @@
+#include <limits>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/linear/cuda_product_parts.h"
+
+namespace pagoda::kernels {
+namespace {
+
+// Numbers of rows that shapes are chosen for; what lies between runs as the next larger one. All larger ones run as the
+// last.
+constexpr std::array<std::int64_t, 10> kBuckets = {16, 32, 48, 64, 96, 128, 192, 256, 1024, 4096};
+
+/// The product as it runs at `m` rows: slices of k leave sums of their own where a residual is added to.
+WgmmaTilesProblem problem_at(const CudaProductProblem& problem, std::int64_t m, bool may_split) {
+  WgmmaTilesProblem tiles{.m = m, .n = {}, .k = problem.linear.k, .epilogue = static_cast<int>(problem.epilogue)};
+  for (int i = 0; i < problem.linear.num_weights; ++i)
+    tiles.n[static_cast<std::size_t>(i)] = problem.linear.weights[i].n;
+  if (may_split) {
+    tiles.epilogue = static_cast<int>(CudaEpilogue::kFloat);
+    tiles.may_split = true;
+  }
+  return tiles;
+}
+
+struct Chosen {
+  WgmmaTilesProblem problem;
+  WgmmaTilesPlan plan;
+};
+
+Chosen choose_at(const CudaProductProblem& problem, std::int64_t m, const device::DeviceCaps& caps) {
+  const bool residual = problem.epilogue == CudaEpilogue::kResidual;
+  WgmmaTilesProblem tiles = problem_at(problem, m, residual);
+  const WgmmaTilesShape shape = choose_wgmma_tiles(tiles, caps.gpu.num_sms);
+  if (shape.splits == 1) tiles = problem_at(problem, m, false);
+  return {tiles, plan_wgmma_tiles(tiles, shape, caps.gpu.num_sms, caps.gpu.shared_bytes_per_block)};
+}
+
+/// The buckets that a product of at most max_m rows has.
+std::span<const std::int64_t> buckets(std::int64_t max_m) {
+  const auto end = std::ranges::lower_bound(kBuckets, max_m);
+  return {kBuckets.begin(), end == kBuckets.end() ? end : end + 1};
+}
+
+CompileUnit unit_of(const WgmmaTilesPlan& plan, const device::DeviceCaps& caps) {
+  return cuda_unit(caps, "linear/cuda_wgmma_tiles.cu", plan.defines, "a");
+}
+
+}  // namespace
+
+bool WgmmaTiles::supports(const device::DeviceCaps& caps) { return caps.gpu.compute() == 90; }
+
+std::vector<CompileUnit> WgmmaTiles::units(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  std::vector<CompileUnit> units;
+  for (const std::int64_t m : buckets(problem.linear.max_m)) {
+    const Chosen chosen = choose_at(problem, m, caps);
+    units.push_back(unit_of(chosen.plan, caps));
+    if (chosen.plan.shape.splits > 1) units.push_back(SliceSum::unit(caps));
+  }
+  return units;
+}
+
+std::size_t WgmmaTiles::scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  std::size_t bytes = 0;
+  for (const std::int64_t m : buckets(problem.linear.max_m)) {
+    const std::int64_t splits = choose_at(problem, m, caps).plan.shape.splits;
+    if (splits == 1) continue;
+    bytes = std::max(bytes, static_cast<std::size_t>(splits * m * problem.linear.weights[0].n) * sizeof(float));
+  }
+  return bytes;
+}
+
+Status WgmmaTiles::prepare(const CudaProductProblem& problem, const MmaRowsWeight (&weights)[kMaxLinearWeights],
+                           device::cuda::CudaDevice& device) {
+  driver_ = &device.context()->driver();
+  gated_ = is_gated(problem);
+  num_weights_ = problem.linear.num_weights;
+  num_sms_ = device.caps().gpu.num_sms;
+  scale_ = problem.scale;
+  for (const std::int64_t m : buckets(problem.linear.max_m)) {
+    const Chosen chosen = choose_at(problem, m, device.caps());
+    Bucket bucket{.most_rows = m, .problem = chosen.problem, .plan = chosen.plan, .kernel = {}, .weights = {}};
+    bucket.kernel = PAGODA_TRY(device.kernel<WgmmaTilesParams>(unit_of(chosen.plan, device.caps()), "wgmma_tiles"));
+    bucket.kernel.allow_shared_bytes(chosen.plan.shared_bytes);
+    if (weights[0].data != nullptr) map_weights(bucket, weights, bucket.weights);
+    if (chosen.plan.shape.splits > 1) PAGODA_TRY(sum_.prepare(problem, device));
+    buckets_.push_back(std::move(bucket));
+  }
+  return Ok{};
+}
+
+void WgmmaTiles::map_weights(const Bucket& bucket, const MmaRowsWeight (&weights)[kMaxLinearWeights],
+                             CopyMap (&maps)[kMaxLinearWeights]) const {
+  for (int i = 0; i < num_weights_; ++i) {
+    maps[i] =
+        map_wgmma_tiles_weight(*driver_, bucket.plan.shape, gated_, weights[i].data, weights[i].n, bucket.problem.k);
+  }
+}
+
+void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weights)[kMaxLinearWeights], bool mapped,
+                        device::cuda::CudaStream& stream) const {
+  const auto at = std::ranges::find_if(buckets_, [&](const Bucket& each) { return args.m <= each.most_rows; });
+  const Bucket& bucket = at == buckets_.end() ? buckets_.back() : *at;
+  const WgmmaTilesShape& shape = bucket.plan.shape;
+  WgmmaTilesProblem problem = bucket.problem;
+  problem.m = args.m;
+  WgmmaTilesParams params{};
+  params.input = map_wgmma_tiles_input(*driver_, shape, args.input, args.m, problem.k, args.input_stride);
+  std::copy(std::begin(weights), std::end(weights), std::begin(params.weights));
+  std::copy(std::begin(bucket.weights), std::end(bucket.weights), std::begin(params.weight_maps));
+  if (!mapped) map_weights(bucket, weights, params.weight_maps);
+  set_outputs(params.weights, args);
+  params.m = args.m;
+  params.k = problem.k;
+  params.num_weights = num_weights_;
+  params.splits = shape.splits;
+  params.stages = bucket.plan.stages;
+  params.scale = scale_;
+  const std::int64_t n = params.weights[0].n;
+  if (shape.splits > 1) {
+    params.split_stride = args.m * n;
+    params.weights[0].output = args.scratch;
+    params.weights[0].output_stride = n;
+  }
+  bucket.kernel.launch(stream,
+                       {.grid = {.x = wgmma_tiles_blocks(problem, shape, num_sms_)},
+                        .block = {.x = bucket.plan.threads},
+                        .shared_bytes = bucket.plan.shared_bytes,
+                        .programmatic = true},
+                       params);
+  if (shape.splits > 1) sum_.launch(args, n, shape.splits, stream);
+}
+
+}  // namespace pagoda::kernels
