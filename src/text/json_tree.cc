@@ -4,6 +4,7 @@
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/result.h"
@@ -88,6 +89,10 @@ Result<JsonTree> JsonTree::parse(std::string_view json, std::string_view name) {
   constexpr unsigned kFlags =
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseFullPrecisionFlag;
   JsonTreeBuilder builder;
+  // As many as there can be: what is not used is never touched, and nothing is copied while the tree grows.
+  const auto begins_value = [](char c) { return c == ',' || c == '[' || c == '{'; };
+  builder.tree.nodes_.reserve(static_cast<std::size_t>(std::ranges::count_if(json, begins_value)) + 1);
+  builder.tree.texts_.reserve(json.size());
   rapidjson::MemoryStream stream(json.data(), json.size());
   rapidjson::Reader reader;
   const auto status = reader.Parse<kFlags>(stream, builder);

@@ -7,6 +7,8 @@
 
 #include "text/stream_decoder.h"
 #include "text/tokenizer.h"
+#include "text/vocabulary.h"
+#include "unit/text/random_text.h"
 
 namespace pagoda::text {
 namespace {
@@ -134,6 +136,39 @@ TEST(TokenizerJsonFile, InvalidUtf8ComesBackWhereThereAreBytes) {
                                  "ab",
                                  "\xED\xA0\x80", "a\x80\x80 b", "\xF0\x9F\x98"}) {
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(text).value(), false), text);
+  }
+}
+
+/// A byte-level file with a few merges, GPT-2's words and NFC, which random text without marks goes through unchanged.
+std::string byte_level_file() {
+  std::string vocabulary;
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string_view character = byte_level_character(static_cast<unsigned char>(byte));
+    const bool quoted = character == "\"" || character == "\\";
+    vocabulary.append(quoted ? "\"\\" : "\"")
+        .append(character)
+        .append("\": ")
+        .append(std::to_string(byte))
+        .append(", ");
+  }
+  return R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+      "decoder": {"type": "ByteLevel"}, "added_tokens": [{"id": 259, "content": "<s>", "special": true}],
+      "model": {"type": "BPE", "vocab": {)" +
+         vocabulary + R"("th": 256, "the": 257, "Ġthe": 258}, "merges": ["t h", "th e", "Ġ the"]}})";
+}
+
+TEST(TokenizerJsonFile, RandomTextComesBackWholeAndStreamed) {
+  const auto tokenizer = opened(byte_level_file());
+  std::mt19937 random(29);
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = random_text(random, 41);
+    if (i % 3 == 0 && !text.empty()) text[random() % text.size()] = static_cast<char>(random());  // rarely UTF-8
+    const Ids ids = tokenizer->encode(text).value();
+    ASSERT_EQ(tokenizer->decode(ids, false), text);
+    StreamDecoder decoder(*tokenizer, true);
+    std::string streamed;
+    for (const std::int32_t id : ids) streamed += decoder.push(id);
+    ASSERT_EQ(streamed + decoder.finish(), repair_utf8(text));
   }
 }
 
