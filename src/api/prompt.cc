@@ -21,7 +21,7 @@ text::TemplateLimits limits_of(const Model::State& model) {
 }
 
 std::string_view token_text(const text::Tokenizer& tokenizer, std::optional<std::int32_t> id) {
-  return id ? tokenizer.piece(*id) : std::string_view{};
+  return id ? tokenizer.token_text(*id) : std::string_view{};
 }
 
 Error wrong(std::string param, const std::string& sentence) {

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "base/result.h"
 #include "text/tokenizer_json/elements.h"
 
@@ -36,11 +38,12 @@ Status read_strip(Fields& fields, Stage stage, std::vector<DecoderRule>& out) {
 }
 
 Status read_replace(Fields& fields, std::vector<DecoderRule>& out) {
+  DecoderRule rule{.kind = Kind::kReplace};
   PatternText pattern = PAGODA_TRY(read_pattern(fields));
-  out.push_back({.kind = Kind::kReplace,
-                 .literal = pattern.literal,
-                 .pattern = std::move(pattern.text),
-                 .content = std::string(PAGODA_TRY(fields.string("content")))});
+  rule.literal = pattern.literal;
+  rule.pattern = std::move(pattern.text);
+  rule.content = PAGODA_TRY(fields.string("content"));
+  out.push_back(std::move(rule));
   return Ok{};
 }
 
@@ -69,7 +72,8 @@ Status read_byte_level(Fields& fields, std::vector<DecoderRule>& out) {
 }
 
 Status read_word_piece(Fields& fields, std::vector<DecoderRule>& out) {
-  out.push_back({.kind = Kind::kWordPiece, .pattern = PAGODA_TRY(fields.string_or("prefix", "##"))});
+  out.push_back({.kind = Kind::kWordPiece});
+  out.back().pattern = PAGODA_TRY(fields.string_or("prefix", "##"));
   if (PAGODA_TRY(fields.boolean_or("cleanup", true))) out.push_back({.kind = Kind::kCleanUp});
   return Ok{};
 }

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "base/result.h"
 #include "text/tokenizer_json/elements.h"
 
@@ -19,11 +21,12 @@ Status read_bert(Fields& fields, std::vector<NormalizerRule>& out) {
 }
 
 Status read_replace(Fields& fields, std::vector<NormalizerRule>& out) {
+  NormalizerRule rule{.kind = Kind::kReplace};
   PatternText pattern = PAGODA_TRY(read_pattern(fields));
-  out.push_back({.kind = Kind::kReplace,
-                 .literal = pattern.literal,
-                 .pattern = std::move(pattern.text),
-                 .content = std::string(PAGODA_TRY(fields.string("content")))});
+  rule.literal = pattern.literal;
+  rule.pattern = std::move(pattern.text);
+  rule.content = PAGODA_TRY(fields.string("content"));
+  out.push_back(std::move(rule));
   return Ok{};
 }
 
@@ -68,7 +71,8 @@ Status read_normalizer(JsonValue value, const std::string& where, std::vector<No
                    .left = PAGODA_TRY(fields.boolean_or("strip_left", true)),
                    .right = PAGODA_TRY(fields.boolean_or("strip_right", true))});
   } else if (type == "Prepend") {
-    out.push_back({.kind = Kind::kPrepend, .content = std::string(PAGODA_TRY(fields.string("prepend")))});
+    out.push_back({.kind = Kind::kPrepend});
+    out.back().content = PAGODA_TRY(fields.string("prepend"));
   } else if (type == "Replace") {
     PAGODA_TRY(read_replace(fields, out));
   } else if (type == "BertNormalizer") {

@@ -29,10 +29,11 @@ Result<SplitBehavior> read_behavior(Fields& fields, std::string_view fallback) {
 Status read_split(Fields& fields, std::vector<Cut>& out) {
   PatternText pattern = PAGODA_TRY(read_pattern(fields));
   const SplitBehavior behavior = PAGODA_TRY(read_behavior(fields, ""));
+  const bool invert = PAGODA_TRY(fields.boolean_or("invert", false));
   out.push_back({.kind = pattern.literal ? Kind::kLiteral : Kind::kPattern,
                  .pattern = std::move(pattern.text),
                  .behavior = behavior,
-                 .invert = PAGODA_TRY(fields.boolean_or("invert", false))});
+                 .invert = invert});
   return Ok{};
 }
 
@@ -96,7 +97,8 @@ Result<bool> read_single(std::string_view type, Fields& fields, std::vector<Cut>
   } else if (type == "FixedLength") {
     PAGODA_TRY(read_fixed_length(fields, out));
   } else if (type == "Punctuation") {
-    out.push_back(expression(kPunctuation, PAGODA_TRY(read_behavior(fields, "Isolated"))));
+    const SplitBehavior behavior = PAGODA_TRY(read_behavior(fields, "Isolated"));
+    out.push_back(expression(kPunctuation, behavior));
   } else if (type == "WhitespaceSplit") {
     out.push_back(expression(kSpace, SplitBehavior::kRemoved));
   } else if (type == "Whitespace") {
@@ -105,9 +107,8 @@ Result<bool> read_single(std::string_view type, Fields& fields, std::vector<Cut>
     out.push_back(expression(kSpace, SplitBehavior::kRemoved));
     out.push_back(expression(kPunctuation, SplitBehavior::kIsolated));
   } else if (type == "CharDelimiterSplit") {
-    out.push_back({.kind = Kind::kLiteral,
-                   .pattern = PAGODA_TRY(fields.character("delimiter")),
-                   .behavior = SplitBehavior::kRemoved});
+    const std::string delimiter = PAGODA_TRY(fields.character("delimiter"));
+    out.push_back({.kind = Kind::kLiteral, .pattern = delimiter, .behavior = SplitBehavior::kRemoved});
   } else {
     return false;
   }
