@@ -60,7 +60,8 @@ ModelInfo file_info(const DescribedFile& described, const ModelOptions& options)
   info.has_tokenizer = file.folder().empty() ? has_tokenizer(file.config()) : folder_has_tokenizer(file.folder());
   for (const std::string& key : options.ignore_keys) {
     const io::RawConfig& config = file.config();
-    if (config.contains(key) || config.contains_prefix(key + ".")) info.ignored_keys.push_back(key);
+    const bool there = config.contains(key) || config.contains_prefix(key + ".");
+    if (there || folder_generation_has(file.folder(), key)) info.ignored_keys.push_back(key);
   }
   return info;
 }

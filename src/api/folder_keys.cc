@@ -136,6 +136,12 @@ Result<SamplingParams> folder_sampling_defaults(const std::string& folder, std::
   return out;
 }
 
+bool folder_generation_has(const std::string& folder, const std::string& key) {
+  if (folder.empty()) return false;
+  const auto file = optional_config(folder + "/generation_config.json");
+  return file.ok() && (file->contains(key) || file->contains_prefix(key + "."));
+}
+
 Result<std::optional<std::string>> folder_chat_template(const std::string& folder) {
   using Found = std::optional<std::string>;
   const std::string own = folder + "/chat_template.jinja";

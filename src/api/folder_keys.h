@@ -23,6 +23,9 @@ Result<text::TokenizerSource> folder_tokenizer_source(const io::ModelFile& file)
 /// kConfigRange, kConfigUnknown, and those of io::read_json_config.
 Result<SamplingParams> folder_sampling_defaults(const std::string& folder, std::span<const std::string> ignored);
 
+/// Whether there is a generation_config.json with that key.
+bool folder_generation_has(const std::string& folder, const std::string& key);
+
 /// chat_template.jinja, else `chat_template` of tokenizer_config.json: a text, or the one named "default" of a list.
 Result<std::optional<std::string>> folder_chat_template(const std::string& folder);
 

@@ -117,6 +117,14 @@ TEST_F(Folder, TokensThatTheModelLacksAreRefusedWhenUsed) {
   }
 }
 
+TEST_F(Folder, IgnoredKeysAreSaid) {
+  folder_.write("generation_config.json", R"({"num_beams": 4})");
+  EXPECT_EQ(open().error().code, ErrorCode::kConfigUnknown);
+  const auto model = Model::open(library_, folder_.path(), {.device = "cpu", .ignore_keys = {"num_beams", "other"}});
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->info().ignored_keys, std::vector<std::string>{"num_beams"});
+}
+
 TEST_F(Folder, ABrokenTokenizerIsNamedWithItsFolder) {
   folder_.write("tokenizer.json", "{");
   const auto model = open();
