@@ -48,8 +48,8 @@ struct ModelOptions {
   /// The name of a weight format: the path is a config.json, and its weights are made up, the same ones each time (for
   /// measurements). Empty: the model's own weights.
   std::string dummy_weights{};
-  bool weights = true;                         ///< false: header and tokenizer only; enough to tokenize and render
-  ProgressSink progress{};                     ///< called while the model opens
+  bool weights = true;      ///< false: header and tokenizer only; enough to tokenize and render
+  ProgressSink progress{};  ///< called while the model opens
 };
 
 /// What a model is and how it runs here.
@@ -64,7 +64,7 @@ struct ModelInfo {
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
   std::int64_t trained_context = 0;  ///< the context that the model was made for
-  bool has_tokenizer = true;  ///< without one, ids can be scored and measured, and text is refused
+  bool has_tokenizer = true;         ///< without one, ids can be scored and measured, and text is refused
   bool has_chat_template = false;
   std::vector<std::string> ignored_keys{};  ///< of ModelOptions::ignore_keys, those that the file has
 
@@ -92,8 +92,8 @@ struct TokenizeOptions {
 /// Any thread may call any function.
 class Model {
  public:
-  /// Opens a GGUF file or a Hugging Face directory. Errors: ErrorKind::kUsage for options, kModel for the file, kDevice for the device; the
-  /// sentence names file, key or tensor. Nothing is left behind by an open that fails.
+  /// Opens a GGUF file or a Hugging Face directory. Errors: ErrorKind::kUsage for options, kModel for the file, kDevice
+  /// for the device; the sentence names file, key or tensor. Nothing is left behind by an open that fails.
   static Result<Model> open(const Library& library, const std::string& path, ModelOptions options = {});
 
   const ModelInfo& info() const;

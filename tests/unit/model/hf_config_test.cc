@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "fixtures/hf_model.h"
 #include "io/json_config.h"
 #include "model/family.h"
 
@@ -238,6 +239,46 @@ TEST(HfConfig, WhatHasNoInfluenceIsPassedOver) {
       "is_llama_config": true, "rope_interleaved": false, "transformers.js_config": {"dtype": {"a": "q4"}},
       "rope_scaling": null, "pruned_heads": {}, "tie_encoder_decoder": false)")
                   .ok());
+}
+
+// Each value of every golden's configuration, replaced by what may not stand there: a model, or an error of its file.
+TEST(HfConfig, EveryValueMayBeHostile) {
+  const char* values[] = {"-1",
+                          "0",
+                          "1",
+                          "1e300",
+                          "9223372036854775807",
+                          "18446744073709551615",
+                          "null",
+                          "\"x\"",
+                          "[]",
+                          "{}",
+                          "true",
+                          "0.3",
+                          "[1, \"a\", {\"b\": 2}]",
+                          "1e-300"};
+  int refused = 0;
+  int served = 0;
+  for (const std::string& name : fixtures::hf_golden_names()) {
+    const std::string config = fixtures::read_hf_golden(name).config;
+    for (std::size_t at = config.find(": "); at != std::string::npos; at = config.find(": ", at + 1)) {
+      const std::size_t end = config.find_first_of(",\n", at);
+      for (const char* value : values) {
+        const auto parsed = io::parse_json_config("x", config.substr(0, at + 2) + value + config.substr(end));
+        if (!parsed.ok()) continue;  // the first line of an object or a list
+        const auto tensors = dummy_tensors(*parsed, *quant::find_format("bf16"));
+        if (tensors.ok()) {
+          EXPECT_TRUE(describe_model(*parsed, *tensors).ok());
+          ++served;
+        } else {
+          EXPECT_EQ(kind_of(tensors.error().code), ErrorKind::kModel) << tensors.error().message;
+          ++refused;
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(served, 200);
 }
 
 /// A catalog with one tensor changed; what the binding lends is gone.
