@@ -37,11 +37,11 @@ std::string property(std::string_view name) {
   return (is_category(name) ? "\\p{" : "\\p{sc:") + std::string(name) + "}" + added;
 }
 
-/// Letters, marks, digits and connectors. Oniguruma takes some digits of Latin-1 for word characters too, and all other
-/// superscripts and fractions for none.
-std::string word_characters() {
+/// Letters, marks, digits and connectors. Outside of brackets, Oniguruma takes some digits of Latin-1 for word
+/// characters too, and all other superscripts and fractions for none.
+std::string word_characters(bool in_brackets) {
   return property("Alphabetic") + property("M") + property("Nd") + property("Nl") + property("Pc") +
-         R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
+         (in_brackets ? "" : R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})");
 }
 
 /// One pass over a pattern.
@@ -69,6 +69,7 @@ class Translator {
         put(c);
       }
     }
+    out_.append(groups_.front().options, ')');
     return std::move(out_);
   }
 
@@ -110,13 +111,16 @@ class Translator {
       put_class(std::string(depth_ > 0 && negated ? kNoSpaces : kSpaces), negated);
     } else if (kind == 'b') {
       if (depth_ > 0) return refuse("\\b in a class");
-      const std::string word = "[" + word_characters() + "]";
+      const std::string word = "[" + word_characters(false) + "]";
       const std::string same = "(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + ")";
       const std::string edge = "(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + ")";
       out_ += "(?:" + (negated ? same : edge) + ")";
     } else {
       if (depth_ > 0 && negated) return refuse("a negated class in a class");
-      put_class(kind == 'd' ? property("Nd") : kind == 'w' ? word_characters() : std::string("0-9a-fA-F"), negated);
+      put_class(kind == 'd'   ? property("Nd")
+                : kind == 'w' ? word_characters(depth_ > 0)
+                              : std::string("0-9a-fA-F"),
+                negated);
     }
     at_ += 2;
     return Ok{};
@@ -209,7 +213,7 @@ class Translator {
     return Ok{};
   }
 
-  /// `(?m` is Perl's `(?s`: the dot takes line ends too.
+  /// `(?m` is Perl's `(?s`: the dot takes line ends too. `a(?i)b|c` is `a(?i:b|c)`.
   Status group() {
     put('(');
     if (at_ >= pattern_.size() || pattern_[at_] != '?') return Ok{};
@@ -226,15 +230,22 @@ class Translator {
       ++at_;
     }
     if (at_ >= pattern_.size() || (pattern_[at_] != ':' && pattern_[at_] != ')')) return refuse("a kind of group");
+    if (pattern_[at_] == ')') {
+      out_ += ':';
+      ++at_;
+      groups_.pop_back();
+      ++groups_.back().options;
+    }
     return Ok{};
   }
 
   /// Where the item begins that a quantifier after it would repeat.
   void note_item(char c) {
     if (depth_ > 0) return;
-    if (c == '(') groups_.push_back(out_.size());
-    if (c == ')' && !groups_.empty()) {
-      item_ = groups_.back();
+    if (c == '(') groups_.push_back({.begin = out_.size()});
+    if (c == ')' && groups_.size() > 1) {
+      out_.append(groups_.back().options, ')');
+      item_ = groups_.back().begin;
       groups_.pop_back();
     }
     const bool continues = (static_cast<unsigned char>(c) & 0xC0) == 0x80;
@@ -267,9 +278,13 @@ class Translator {
 
   std::string_view pattern_;
   std::size_t at_ = 0;
-  int depth_ = 0;                    ///< of brackets
-  std::size_t item_ = 0;             ///< where the last item begins in out_
-  std::vector<std::size_t> groups_;  ///< where open groups begin in out_
+  int depth_ = 0;         ///< of brackets
+  std::size_t item_ = 0;  ///< where the last item begins in out_
+  struct Group {
+    std::size_t begin = 0;    ///< in out_
+    std::size_t options = 0;  ///< groups for options in it, which end where it ends
+  };
+  std::vector<Group> groups_{Group{}};  ///< those that are open; the first is the whole
   std::string out_;
 };
 

@@ -29,6 +29,24 @@ Result<std::map<std::string, Ids, std::less<>>> read_special_tokens(Fields& fiel
   return out;
 }
 
+/// {"Sequence": {"id": "A", ...}} or {"SpecialToken": {"id": "<s>", ...}}
+struct TemplatePiece {
+  bool text = false;
+  std::string_view id;
+};
+Result<TemplatePiece> read_piece(JsonValue value, const std::string& place) {
+  Fields outer = PAGODA_TRY(Fields::of(value, place));
+  TemplatePiece out;
+  out.text = outer.find("Sequence").has_value();
+  const JsonValue inside = PAGODA_TRY(outer.get(out.text ? "Sequence" : "SpecialToken"));
+  Fields inner = PAGODA_TRY(Fields::of(inside, place));
+  out.id = PAGODA_TRY(inner.string("id"));
+  (void)inner.find("type_id");
+  PAGODA_TRY(inner.finish());
+  PAGODA_TRY(outer.finish());
+  return out;
+}
+
 /// What stands around the text in the template for one text.
 Status read_template(Fields& fields, Surroundings& out) {
   const auto tokens = PAGODA_TRY(read_special_tokens(fields));
@@ -36,33 +54,25 @@ Status read_template(Fields& fields, Surroundings& out) {
   (void)fields.find("pair");  // two texts at once are asked for nowhere
   Surroundings here;
   bool behind = false;
-  const Status read =
-      read_each(single, fields.where() + ": single", [&](JsonValue piece, const std::string& place) -> Status {
-        Fields one = PAGODA_TRY(Fields::of(piece, place));
-        const bool text = one.find("Sequence").has_value();
-        const JsonValue inside = PAGODA_TRY(one.get(text ? "Sequence" : "SpecialToken"));
-        Fields part = PAGODA_TRY(Fields::of(inside, place));
-        const std::string_view id = PAGODA_TRY(part.string("id"));
-        (void)part.find("type_id");
-        PAGODA_TRY(part.finish());
-        PAGODA_TRY(one.finish());
-        if (text) {
-          if (id != "A" || behind) {
-            return fail(ErrorCode::kTokenizerUnsupported,
-                        "{}: a template with other texts than A, once, is not supported", place);
-          }
-          behind = true;
-          return Ok{};
-        }
-        const auto found = tokens.find(id);
-        if (found == tokens.end()) {
-          return fail(ErrorCode::kTokenizerInvalid, "{}: the token {} is not among special_tokens", place, shown(id));
-        }
-        Ids& side = behind ? here.suffix : here.prefix;
-        side.insert(side.end(), found->second.begin(), found->second.end());
-        return Ok{};
-      });
-  PAGODA_TRY(read);
+  const auto add = [&](JsonValue value, const std::string& place) -> Status {
+    const TemplatePiece piece = PAGODA_TRY(read_piece(value, place));
+    if (piece.text) {
+      if (piece.id != "A" || behind) {
+        return fail(ErrorCode::kTokenizerUnsupported, "{}: a template with other texts than A, once, is not supported",
+                    place);
+      }
+      behind = true;
+      return Ok{};
+    }
+    const auto found = tokens.find(piece.id);
+    if (found == tokens.end()) {
+      return fail(ErrorCode::kTokenizerInvalid, "{}: the token {} is not among special_tokens", place, shown(piece.id));
+    }
+    Ids& side = behind ? here.suffix : here.prefix;
+    side.insert(side.end(), found->second.begin(), found->second.end());
+    return Ok{};
+  };
+  PAGODA_TRY(read_each(single, fields.where() + ": single", add));
   if (!behind) return fail(ErrorCode::kTokenizerInvalid, "{}: the template lacks the text", fields.where());
   out.prefix.insert(out.prefix.begin(), here.prefix.begin(), here.prefix.end());
   out.suffix.insert(out.suffix.end(), here.suffix.begin(), here.suffix.end());
