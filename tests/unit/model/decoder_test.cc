@@ -18,21 +18,21 @@ using fixtures::TinyModel;
 class Bench {
  public:
   Bench(const TinyModel& model, const device::DeviceCaps& caps, const PlanOptions& options)
-      : bytes_(model.bytes()), pool_(2, false), stream_(pool_) {
+      : bytes_(model.bytes()), pool_(2, false), stream_(pool_), device_(caps) {
     file_ = std::make_unique<io::ModelFile>(fixtures::open_bytes(bytes_).value());
     description_ = describe_model(file_->config(), file_->tensors()).value();
     PlanOptions own = options;
     own.workers = pool_.num_threads();
     plan_ = make_plan(description_.spec, description_.binding, caps, own).value();
-    weights_ = std::make_unique<Weights>(Weights::load(plan_, *file_, pool_).value());
+    weights_ = std::make_unique<Weights>(Weights::load(plan_, *file_, pool_, device_).value());
     blocks_ = ceil_div<std::int64_t>(plan_.options.context, plan_.options.block_size) + 3;
     std::vector<kernels::KvPages> pages;
     for (std::int32_t layer = 0; layer < std::ssize(plan_.layers); ++layer) {
-      memory_.push_back(HostBuffer::allocate(blocks_ * plan_.page_stride(layer), "pages").value());
+      memory_.push_back(device_.allocate(blocks_ * plan_.page_stride(layer), "pages").value());
       std::fill_n(memory_.back().data(), memory_.back().bytes(), std::byte{0xff});  // NaN in every type
-      pages.push_back({.data = memory_.back().data(), .block_stride = plan_.page_stride(layer)});
+      pages.push_back({.data = memory_.back().data(), .block_stride = plan_.page_stride(layer), .num_blocks = blocks_});
     }
-    decoder_ = std::make_unique<Decoder>(Decoder::prepare(plan_, *weights_, pages).value());
+    decoder_ = std::make_unique<Decoder>(Decoder::prepare(plan_, *weights_, pages, device_).value());
   }
 
   const Plan& plan() const { return plan_; }
@@ -93,12 +93,13 @@ class Bench {
   std::string bytes_;
   ThreadPool pool_;
   device::HostStream stream_;
+  device::HostDevice device_;
   std::unique_ptr<io::ModelFile> file_;
   ModelDescription description_;
   Plan plan_;
   std::unique_ptr<Weights> weights_;
   std::int64_t blocks_ = 0;
-  std::vector<HostBuffer> memory_;
+  std::vector<device::Memory> memory_;
   std::unique_ptr<Decoder> decoder_;
 };
 

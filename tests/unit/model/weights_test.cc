@@ -58,7 +58,8 @@ TEST(Weights, EveryLayoutHoldsTheFilesValues) {
     for (const device::DeviceCaps& caps : devices()) {
       Source source(config, caps);
       ThreadPool pool(2, false);
-      const Weights weights = Weights::load(source.plan, source.file, pool).value();
+      device::HostDevice device(caps);
+      const Weights weights = Weights::load(source.plan, source.file, pool, device).value();
       EXPECT_EQ(weights.bytes(), source.plan.weight_bytes);
       for (const WeightPlan& each : source.plan.weights) {
         if (each.layout == nullptr) continue;
@@ -81,10 +82,9 @@ TEST(Weights, VectorsAreFloatsAndBiasesFindTheirMatrix) {
   config.architecture = "qwen2";
   Source source(config, device::reference_caps());
   ThreadPool pool(1);
-  const Weights weights = Weights::load(source.plan, source.file, pool).value();
-  std::int64_t size = 0;
-  ASSERT_NE(weights.vector(Role::kAttentionNorm, 1, &size), nullptr);
-  EXPECT_EQ(size, 160);
+  device::HostDevice device(device::reference_caps());
+  const Weights weights = Weights::load(source.plan, source.file, pool, device).value();
+  ASSERT_NE(weights.vector(Role::kAttentionNorm, 1), nullptr);
   EXPECT_EQ(weights.vector(Role::kQueryNorm, 1), nullptr);
   EXPECT_EQ(weights.matrix(Role::kQuery, 2, Role::kQueryBias).bias, weights.vector(Role::kQueryBias, 2));
   EXPECT_EQ(weights.matrix(Role::kGate, 2, Role::kGateBias).bias, nullptr);
@@ -97,7 +97,8 @@ TEST(Weights, ProgressGrowsToTheWhole) {
   ThreadPool pool(1);
   std::vector<std::pair<std::int64_t, std::int64_t>> seen;
   const auto progress = [&](std::int64_t done, std::int64_t total) { seen.emplace_back(done, total); };
-  ASSERT_TRUE(Weights::load(source.plan, source.file, pool, progress).ok());
+  device::HostDevice device(device::reference_caps());
+  ASSERT_TRUE(Weights::load(source.plan, source.file, pool, device, progress).ok());
   std::int64_t bytes = 0;
   for (const io::TensorEntry& entry : source.file.tensors().entries()) bytes += static_cast<std::int64_t>(entry.bytes);
   ASSERT_GT(seen.size(), 5u);
@@ -114,7 +115,8 @@ TEST(Weights, AFileThatShrinksIsAnError) {
     Source source(config, device::reference_caps());
     ThreadPool pool(threads, false);
     source.cut = source.file.tensors().entries()[9].offset + 3;
-    const auto weights = Weights::load(source.plan, source.file, pool);
+    device::HostDevice device(device::reference_caps());
+    const auto weights = Weights::load(source.plan, source.file, pool, device);
     ASSERT_FALSE(weights.ok());
     EXPECT_EQ(weights.error().code, ErrorCode::kFileChanged);
   }
