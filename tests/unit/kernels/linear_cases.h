@@ -131,8 +131,7 @@ inline LinearProblem problem_of(const Case& test, const LinearKernel& kernel, Pr
 class Prepared {
  public:
   Prepared(const Case& test, const LinearKernel& kernel, Precision precision, device::CpuIsa isa)
-      : test_(test), problem_(problem_of(test, kernel, precision)), scratch_(0) {
-    const device::DeviceCaps caps = caps_of(kernel, isa);
+      : test_(test), problem_(problem_of(test, kernel, precision)), device_(caps_of(kernel, isa)), scratch_(0) {
     std::vector<LinearWeight> weights;
     for (std::size_t w = 0; w < test.n.size(); ++w) {
       const quant::Format& format = *problem_.weights[w].format;
@@ -143,8 +142,8 @@ class Prepared {
                                    random_rows(format, shape, static_cast<unsigned>(17 + w)), std::move(bias)));
       weights.push_back(owned_.back().weight);
     }
-    scratch_ = AlignedBytes(kernel.scratch_bytes(problem_, caps));
-    auto prepared = kernel.prepare(problem_, weights, caps);
+    scratch_ = AlignedBytes(kernel.scratch_bytes(problem_, device_.caps()));
+    auto prepared = kernel.prepare(problem_, weights, device_);
     PAGODA_CHECK(prepared.ok());
     step_ = std::move(prepared).value();
   }
@@ -200,6 +199,7 @@ class Prepared {
 
   Case test_;
   LinearProblem problem_;
+  device::HostDevice device_;
   std::vector<OwnedWeight> owned_;
   AlignedBytes scratch_;
   std::unique_ptr<LinearStep> step_;
