@@ -5,6 +5,7 @@
 #include <rapidjson/reader.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/result.h"
@@ -24,14 +25,19 @@ class JsonTreeBuilder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, J
 
   bool Null() { return add(Kind::kNull); }
   bool Bool(bool b) { return add(b ? Kind::kTrue : Kind::kFalse); }
-  bool Int(int i) { return Double(i); }
-  bool Uint(unsigned i) { return Double(i); }
-  bool Int64(std::int64_t i) { return Double(static_cast<double>(i)); }
-  bool Uint64(std::uint64_t i) { return Double(static_cast<double>(i)); }
-  bool Double(double d) {
-    const auto begin = static_cast<std::uint32_t>(tree.numbers_.size());
-    tree.numbers_.push_back(d);
-    return add(Kind::kNumber, begin);
+  bool Int(int i) { return add_number(i); }
+  bool Uint(unsigned i) { return add_number(i); }
+  bool Int64(std::int64_t i) { return add_number(static_cast<double>(i)); }
+  bool Uint64(std::uint64_t i) { return add_number(static_cast<double>(i)); }
+  bool Double(double d) { return add_number(d); }
+  /// RapidJSON's own conversion shifts a zero with a large exponent by more bits than there are.
+  bool RawNumber(const char* digits, rapidjson::SizeType length, bool /*copy*/) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(digits, digits + length, number);
+    if (error == std::errc() && end == digits + length) return add_number(number);
+    const bool tiny = std::string_view(digits, length).find_first_of("-", 1) != std::string_view::npos;
+    too_large = !tiny;
+    return tiny && add_number(0);
   }
   bool String(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
     const auto begin = static_cast<std::uint32_t>(tree.texts_.size());
@@ -50,8 +56,14 @@ class JsonTreeBuilder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, J
   bool EndArray(rapidjson::SizeType count) { return close(count); }
 
   JsonTree tree;
+  bool too_large = false;  ///< a number was beyond what a double can hold
 
  private:
+  bool add_number(double number) {
+    const auto begin = static_cast<std::uint32_t>(tree.numbers_.size());
+    tree.numbers_.push_back(number);
+    return add(Kind::kNumber, begin);
+  }
   bool add(Kind kind, std::uint32_t begin = 0, std::uint32_t size = 0) {
     JsonTree::Node node;
     node.after = static_cast<std::uint32_t>(tree.nodes_.size()) + 1;
@@ -87,7 +99,7 @@ Result<JsonTree> JsonTree::parse(std::string_view json, std::string_view name) {
     return fail(ErrorCode::kJsonLimit, "{} has {} bytes; at most {} are allowed", name, json.size(), kMaxJsonBytes);
   }
   constexpr unsigned kFlags =
-      rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseFullPrecisionFlag;
+      rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseNumbersAsStringsFlag;
   JsonTreeBuilder builder;
   // As many as there can be: what is not used is never touched, and nothing is copied while the tree grows.
   const auto begins_value = [](char c) { return c == ',' || c == '[' || c == '{'; };
@@ -96,6 +108,10 @@ Result<JsonTree> JsonTree::parse(std::string_view json, std::string_view name) {
   rapidjson::MemoryStream stream(json.data(), json.size());
   rapidjson::Reader reader;
   const auto status = reader.Parse<kFlags>(stream, builder);
+  if (builder.too_large) {
+    return fail(ErrorCode::kJsonSyntax, "{}: a number before byte {} is beyond what a double can hold", name,
+                status.Offset());
+  }
   if (status.Code() == rapidjson::kParseErrorTermination) {
     return fail(ErrorCode::kJsonDepth, "{}: nesting deeper than {} at byte {}", name, kMaxDepth, status.Offset());
   }

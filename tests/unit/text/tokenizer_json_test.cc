@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "text/json_tree.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer.h"
 #include "text/vocabulary.h"
@@ -276,6 +277,17 @@ TEST(TokenizerJsonDamages, OtherFiles) {
     ASSERT_FALSE(tokenizer.ok()) << config;
     EXPECT_EQ(kind_of(tokenizer.error().code), ErrorKind::kModel);
     EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer_config.json"));
+  }
+}
+
+TEST(TokenizerJsonDamages, Numbers) {
+  for (const char* number : {"0e61", "0e300", "1e-999", "-0", "1E2", "123456789012345678901234567890", "1e308"}) {
+    const auto tree = JsonTree::parse(number, "x");
+    ASSERT_TRUE(tree.ok()) << number;
+    EXPECT_EQ(tree->root().number(), std::strtod(number, nullptr)) << number;
+  }
+  for (const char* number : {"1e309", "-1e999", "01", "1.", "+1", "NaN", "Infinity", "0x10", "1e"}) {
+    EXPECT_EQ(JsonTree::parse(number, "x").error().code, kSyntax) << number;
   }
 }
 
