@@ -5,7 +5,8 @@
 // that 16-byte pieces are fragments: lane (g, t) reads keys g, g + 8 at dims 8t …, and values 2t, 2t + 1, 2t + 8, 2t +
 // 9 at dims 8g … (16 dims for 8 if they are e4m3, widened to binary16); pieces of a row are swapped to spread over
 // banks. Blocks take (partition, kv head) in turn; copies run on into the next piece of work while one's results are
-// put together. A row's last arriver merges its partitions in key order.
+// put together. A row's last arriver merges its partitions in key order. In a programmatic launch what comes just before
+// must be the kernel that stores the step's keys (cuda_qkv_store.cu), which lets this one start early for older ones.
 //
 // Bytes: K and V once. Constants: HEAD_DIM_K, HEAD_DIM_V (multiples of 16), GROUP, TOKENS (most of a row), ELEMENT
 // (0 bf16, 1 e4m3), WARPS, STAGES, BLOCKS (of a multiprocessor). H200, 2026-11-30, 32/8 heads × 128: 4.38 TB/s at batch
@@ -103,6 +104,7 @@ struct Turns {
 struct TileStream {
   struct Keys {
     int row, begin, end;
+    int start;  // from here on keys are new in this step
   };
 
   const DecodeParams& p;
@@ -125,7 +127,7 @@ struct TileStream {
     const int next = work + static_cast<int>(gridDim.x);
     if (next >= works) return;
     const DecodeItem& item = p.items[next / p.kv_heads];
-    upcoming = {item.row, item.begin, item.end};
+    upcoming = {item.row, item.begin, item.end, item.start};
   }
 
   /// The next piece of work in which this warp has tiles.
@@ -168,6 +170,9 @@ struct TileStream {
       copy_async16(to + row * kRow + place * 16, (row < 8 ? low : high) + index * 16, seen ? 16 : 0);
     }
   }
+
+  /// Whether all of the next tile was written in earlier steps.
+  __device__ __forceinline__ bool next_is_old() const { return work < works && turns.key(turn) + 16 <= keys.start; }
 
   /// Starts the copies of the next tile into a stage, and closes a group of copies, be it empty.
   __device__ __forceinline__ void fetch(int stage) {
@@ -473,15 +478,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __gr
   __shared__ int arrived;
   const int warp = threadIdx.x / 32;
   char* const outputs = shared + WARPS * kRingBytes;
-  wait_for_producers();
-  release_consumers();
+  // The kernel before writes queries and the step's new keys and values, and lets this one start only when all before
+  // itself has ended: the schedule and older keys may be read at once.
   const DecodeSchedule schedule = *p.schedule;
-  if (schedule.used_tokens < p.num_tokens) clear_padding(p, schedule.used_tokens);
-
   const int works = schedule.num_items * p.kv_heads;
   TileStream stream(p, shared + warp * kRingBytes, works);
+  int early = 0;
 #pragma unroll 1
-  for (int i = 0; i < STAGES; ++i) stream.fetch(i);
+  for (; early < STAGES && stream.next_is_old(); ++early) stream.fetch(early);
+  wait_for_producers();
+  release_consumers();
+#pragma unroll 1
+  for (int i = early; i < STAGES; ++i) stream.fetch(i);
+  if (schedule.used_tokens < p.num_tokens) clear_padding(p, schedule.used_tokens);
   int stage = 0;
   for (int work = blockIdx.x; work < works; work += gridDim.x) {
     const int index = work / p.kv_heads, kv_head = work % p.kv_heads;

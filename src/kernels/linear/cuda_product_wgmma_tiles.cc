@@ -8,7 +8,8 @@ namespace {
 
 // Numbers of rows that shapes are chosen for; what lies between runs as the next larger one. All larger ones run as the
 // last.
-constexpr std::array<std::int64_t, 10> kBuckets = {16, 32, 48, 64, 96, 128, 192, 256, 1024, 4096};
+constexpr std::array<std::int64_t, 16> kBuckets = {16,  32,  48,   64,   96,   128,  192,  256,
+                                                   384, 512, 1024, 1536, 2048, 2304, 3072, 4096};
 
 /// The product as it runs at `m` rows: slices of k leave sums of their own where a residual is added to.
 WgmmaTilesProblem problem_at(const CudaProductProblem& problem, std::int64_t m, bool may_split) {

@@ -1,7 +1,8 @@
 // Between the products q, k, v and attention, in one pass: bias, RMS norm of each head (query and key with weights;
 // value without, NORM 2), RoPE of query and key; queries go to bf16 rows, keys and values into their slots of the
 // cache, rounded once. A warp takes one head of one token, which lies in shared memory between the steps. Grid: x over
-// heads (queries, keys, values), WARPS a block; y over tokens, in turn. Bytes: each element in and out once. Constants:
+// heads (queries, keys, values), WARPS a block; y over tokens, in turn. What does not come from the products (slots,
+// rotations, norm weights) is fetched before they have ended. Bytes: each element in and out once. Constants:
 // KEY_DIM, VALUE_DIM, INPUT_FLOAT (0: bf16), NORM (0 none, 1 query and key, 2 all), INTERLEAVED (0: pairs are half of
 // pairing_dim apart), KV_FP8 (0: bf16; 1: e4m3, sm_89 and later), WARPS.
 #include "kernels/cuda/ptx.cuh"
@@ -12,36 +13,116 @@
 namespace pagoda::kernels {
 
 constexpr int kRow = KEY_DIM > VALUE_DIM ? KEY_DIM : VALUE_DIM;
+constexpr int kWordTurns = (kRow / 2 + 31) / 32;  // a lane has words lane, lane + 32 … of two elements each
+constexpr int kPairTurns = (KEY_DIM / 2 + 31) / 32;
+static_assert(KEY_DIM % 2 == 0 && VALUE_DIM % 2 == 0);
 
-__device__ __forceinline__ void load_head(float* x, const void* from, std::int64_t at, const float* bias, int dim) {
-  for (int i = threadIdx.x % 32; i < dim; i += 32) {
-    float value = 0;
-    if constexpr (INPUT_FLOAT) {
-      value = static_cast<const float*>(from)[at + i];
-    } else {
-      value = bf16_to_float(static_cast<const std::uint16_t*>(from)[at + i]);
+/// What a warp knows of its head.
+struct Head {
+  bool is_query, is_value;
+  int index;  // among its kind
+  int dim;
+  const void* from;
+  std::int64_t stride;
+  const float* bias;
+};
+
+__device__ __forceinline__ Head locate(const CudaQkvStoreParams& p, int head) {
+  Head h;
+  h.is_query = head < p.num_heads;
+  h.is_value = head >= p.num_heads + p.num_kv_heads;
+  h.index = head - (h.is_query ? 0 : p.num_heads) - (h.is_value ? p.num_kv_heads : 0);
+  h.dim = h.is_value ? VALUE_DIM : KEY_DIM;
+  h.from = h.is_query ? p.query : h.is_value ? p.value : p.key;
+  h.stride = h.is_query ? p.query_stride : h.is_value ? p.value_stride : p.key_stride;
+  h.bias = h.is_query ? p.query_bias : h.is_value ? p.value_bias : p.key_bias;
+  if (h.bias != nullptr) h.bias += h.index * h.dim;
+  return h;
+}
+
+/// What a token's head needs beside its own elements.
+struct Token {
+  std::int64_t slot;
+  float2 turns[kPairTurns];  // cosine and sine of this lane's pairs
+};
+
+__device__ __forceinline__ Token fetch_token(const CudaQkvStoreParams& p, const Head& head, std::int64_t token) {
+  Token t;
+  t.slot = p.write_slots[token];
+  if (head.is_value || p.rope == nullptr) return t;
+  const float2* table = reinterpret_cast<const float2*>(p.rope) + p.positions[token] * p.num_pairs;
+#pragma unroll
+  for (int i = 0; i < kPairTurns; ++i) {
+    const int pair = i * 32 + threadIdx.x % 32;
+    t.turns[i] = pair < p.num_pairs ? table[pair] : float2{1, 0};
+  }
+  return t;
+}
+
+/// Weights of the head's norm, one for each of the lane's elements.
+struct Weights {
+  float2 of[kWordTurns];
+};
+
+__device__ __forceinline__ Weights fetch_weights(const CudaQkvStoreParams& p, const Head& head) {
+  Weights w;
+  const float* from = head.is_query ? p.query_norm : head.is_value ? nullptr : p.key_norm;
+#pragma unroll
+  for (int i = 0; i < kWordTurns; ++i) {
+    const int at = (i * 32 + threadIdx.x % 32) * 2;
+    w.of[i] = {1, 1};
+    if (NORM >= 1 && from != nullptr && at < head.dim) {
+      w.of[i] = {from[at] + p.weight_shift, from[at + 1] + p.weight_shift};
     }
-    x[i] = bias != nullptr ? value + bias[i] : value;
+  }
+  return w;
+}
+
+__device__ __forceinline__ void load_head(float* x, const Head& head, std::int64_t at) {
+#pragma unroll
+  for (int i = 0; i < kWordTurns; ++i) {
+    const int word = i * 32 + threadIdx.x % 32;
+    if (word * 2 >= head.dim) continue;
+    float2 value;
+    if constexpr (INPUT_FLOAT) {
+      const float* from = static_cast<const float*>(head.from) + at + word * 2;
+      value = {from[0], from[1]};
+    } else {
+      const auto* from = static_cast<const std::uint16_t*>(head.from) + at + word * 2;
+      const std::uint32_t pair = *reinterpret_cast<const std::uint32_t*>(from);
+      value = {bf16_low(pair), bf16_high(pair)};
+    }
+    if (head.bias != nullptr) value.x += head.bias[word * 2], value.y += head.bias[word * 2 + 1];
+    reinterpret_cast<float2*>(x)[word] = value;
   }
   __syncwarp();
 }
 
-__device__ __forceinline__ void norm_head(const CudaQkvStoreParams& p, float* x, const float* weight, int dim) {
+__device__ __forceinline__ void norm_head(const CudaQkvStoreParams& p, float* x, const Weights& weights, int dim) {
+  float2* words = reinterpret_cast<float2*>(x);
   float sum = 0;
-  for (int i = threadIdx.x % 32; i < dim; i += 32) sum = fmaf(x[i], x[i], sum);
+#pragma unroll
+  for (int i = 0; i < kWordTurns; ++i) {
+    const int word = i * 32 + threadIdx.x % 32;
+    if (word * 2 < dim) sum = fmaf(words[word].x, words[word].x, fmaf(words[word].y, words[word].y, sum));
+  }
   const float factor = rsqrtf(warp_sum(sum) / static_cast<float>(dim) + p.epsilon);
-  for (int i = threadIdx.x % 32; i < dim; i += 32) {
-    x[i] *= weight != nullptr ? factor * (weight[i] + p.weight_shift) : factor;
+#pragma unroll
+  for (int i = 0; i < kWordTurns; ++i) {
+    const int word = i * 32 + threadIdx.x % 32;
+    if (word * 2 < dim) words[word].x *= factor * weights.of[i].x, words[word].y *= factor * weights.of[i].y;
   }
   __syncwarp();
 }
 
-__device__ __forceinline__ void rotate_head(const CudaQkvStoreParams& p, float* x, std::int64_t position) {
-  const float2* table = reinterpret_cast<const float2*>(p.rope) + position * p.num_pairs;
-  for (int pair = threadIdx.x % 32; pair < p.num_pairs; pair += 32) {
-    const float2 turn = table[pair];
+__device__ __forceinline__ void rotate_head(const CudaQkvStoreParams& p, float* x, const Token& token) {
+#pragma unroll
+  for (int i = 0; i < kPairTurns; ++i) {
+    const int pair = i * 32 + threadIdx.x % 32;
+    if (pair >= p.num_pairs) continue;
     float& a = INTERLEAVED ? x[2 * pair] : x[pair];
     float& b = INTERLEAVED ? x[2 * pair + 1] : x[pair + p.pairing_dim / 2];
+    const float2 turn = token.turns[i];
     const float turned = fmaf(a, turn.x, -b * turn.y);
     b = fmaf(b, turn.x, a * turn.y);
     a = turned;
@@ -50,28 +131,41 @@ __device__ __forceinline__ void rotate_head(const CudaQkvStoreParams& p, float* 
 }
 
 __device__ __forceinline__ void store_bf16(std::uint16_t* to, const float* x, int dim, float factor) {
-  for (int i = threadIdx.x % 32; i < dim; i += 32) to[i] = to_bf16(x[i] * factor);
+#pragma unroll
+  for (int i = 0; i < kWordTurns; ++i) {
+    const int word = i * 32 + threadIdx.x % 32;
+    if (word * 2 >= dim) continue;
+    const float2 value = reinterpret_cast<const float2*>(x)[word];
+    reinterpret_cast<std::uint32_t*>(to)[word] = pack_bf16(value.x * factor, value.y * factor);
+  }
 }
 
 #if KV_FP8
 __device__ __forceinline__ void store_fp8(std::uint8_t* to, const float* x, int dim, float factor) {
-  for (int i = threadIdx.x % 32; i < dim; i += 32) {
+#pragma unroll
+  for (int i = 0; i < kWordTurns; ++i) {
+    const int word = i * 32 + threadIdx.x % 32;
+    if (word * 2 >= dim) continue;
+    const float2 value = reinterpret_cast<const float2*>(x)[word];
     std::uint16_t pair;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x[i] * factor));
-    to[i] = static_cast<std::uint8_t>(pair & 0xffu);
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(value.y * factor), "f"(value.x * factor));
+    reinterpret_cast<std::uint16_t*>(to)[word] = pair;
   }
 }
 #endif
 
-/// One head of keys or values; `inside` is its first element in the page, without the slot.
-__device__ __forceinline__ void store_slot(const CudaQkvStoreParams& p, std::int64_t slot, std::int64_t inside,
-                                           const float* x, int dim, float scale) {
+/// Into the head's rows of the slot's page.
+__device__ __forceinline__ void store_slot(const CudaQkvStoreParams& p, const Head& head, std::int64_t slot,
+                                           const float* x) {
+  const std::int64_t in_page = std::int64_t{head.index} * p.block_size * (KEY_DIM + VALUE_DIM);
+  const std::int64_t inside = in_page + (head.is_value ? std::int64_t{p.block_size} * KEY_DIM : 0);
   char* page = static_cast<char*>(p.pages) + slot / p.block_size * p.block_stride;
-  const std::int64_t at = inside + slot % p.block_size * dim;
+  const std::int64_t at = inside + slot % p.block_size * head.dim;
+  const float factor = 1.0f / (head.is_value ? p.value_scale : p.key_scale);
 #if KV_FP8
-  store_fp8(reinterpret_cast<std::uint8_t*>(page) + at, x, dim, 1.0f / scale);
+  store_fp8(reinterpret_cast<std::uint8_t*>(page) + at, x, head.dim, factor);
 #else
-  store_bf16(reinterpret_cast<std::uint16_t*>(page) + at, x, dim, 1.0f / scale);
+  store_bf16(reinterpret_cast<std::uint16_t*>(page) + at, x, head.dim, factor);
 #endif
 }
 
@@ -81,36 +175,27 @@ using namespace pagoda;
 using namespace pagoda::kernels;
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_store(const __grid_constant__ CudaQkvStoreParams p) {
-  __shared__ float rows[WARPS][kRow];
+  __shared__ __align__(16) float rows[WARPS][kRow];
   float* x = rows[threadIdx.x / 32];
-  release_consumers();
+  const int number = blockIdx.x * WARPS + threadIdx.x / 32;
+  const bool idle = number >= p.num_heads + 2 * p.num_kv_heads || blockIdx.y >= p.tokens;
+  const Head head = locate(p, idle ? 0 : number);
+  Token token = fetch_token(p, head, idle ? 0 : blockIdx.y);
+  const Weights weights = fetch_weights(p, head);
   wait_for_producers();
-  int head = blockIdx.x * WARPS + threadIdx.x / 32;
-  if (head >= p.num_heads + 2 * p.num_kv_heads) return;
-  const bool is_query = head < p.num_heads;
-  const bool is_value = head >= p.num_heads + p.num_kv_heads;
-  if (is_value) head -= p.num_kv_heads;
-  if (!is_query) head -= p.num_heads;
-  const int dim = is_value ? VALUE_DIM : KEY_DIM;
-  const void* from = is_query ? p.query : is_value ? p.value : p.key;
-  const std::int64_t stride = is_query ? p.query_stride : is_value ? p.value_stride : p.key_stride;
-  const float* bias = is_query ? p.query_bias : is_value ? p.value_bias : p.key_bias;
-  if (bias != nullptr) bias += head * dim;
-  for (std::int64_t token = blockIdx.y; token < p.tokens; token += gridDim.y) {
-    const std::int64_t slot = p.write_slots[token];
-    if (!is_query && slot < 0) continue;
-    load_head(x, from, token * stride + std::int64_t{head} * dim, bias, dim);
-    if (is_value ? NORM == 2 : NORM >= 1) {
-      norm_head(p, x, is_query ? p.query_norm : is_value ? nullptr : p.key_norm, dim);
-    }
-    if (!is_value && p.rope != nullptr) rotate_head(p, x, p.positions[token]);
-    if (is_query) {
-      std::uint16_t* to = static_cast<std::uint16_t*>(p.query_out) + token * p.query_out_stride + head * KEY_DIM;
-      store_bf16(to, x, dim, 1.0f);
+  release_consumers();  // not before: see cuda_decode.cu
+  if (idle) return;
+  for (std::int64_t at = blockIdx.y; at < p.tokens; at += gridDim.y) {
+    if (at != blockIdx.y) token = fetch_token(p, head, at);
+    if (!head.is_query && token.slot < 0) continue;
+    load_head(x, head, at * head.stride + std::int64_t{head.index} * head.dim);
+    if (head.is_value ? NORM == 2 : NORM >= 1) norm_head(p, x, weights, head.dim);
+    if (!head.is_value && p.rope != nullptr) rotate_head(p, x, token);
+    if (head.is_query) {
+      auto* to = static_cast<std::uint16_t*>(p.query_out) + at * p.query_out_stride + head.index * KEY_DIM;
+      store_bf16(to, x, head.dim, 1.0f);
     } else {
-      const std::int64_t in_page = std::int64_t{head} * p.block_size * (KEY_DIM + VALUE_DIM);
-      const std::int64_t inside = in_page + (is_value ? std::int64_t{p.block_size} * KEY_DIM : 0);
-      store_slot(p, slot, inside, x, dim, is_value ? p.value_scale : p.key_scale);
+      store_slot(p, head, token.slot, x);
     }
     __syncwarp();
   }
