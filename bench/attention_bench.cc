@@ -154,7 +154,8 @@ double time_case(const AttentionBenchCase& c, const AttentionKernel& kernel, con
                      .group = {table.data(), blocks, nullptr},
                      .pages = {nullptr, layout.block_bytes()},
                      .scratch = scratch.data()};
-  const AttentionStep step = kernel.prepare(problem, {}, caps).value();
+  device::HostDevice device(caps);
+  const AttentionStep step = kernel.prepare(problem, {}, device).value();
   double best = 1e18;
   for (int round = 0; round < (c.tokens > 1 ? 3 : 20); ++round) {
     for (std::int64_t layer = 0; layer < c.layers; ++layer) {

@@ -112,8 +112,9 @@ class AttentionRun {
                              .workers = options.threads};
     if (!attention.supports(problem, caps)) problem.precision = Precision::kStandard;
     PAGODA_CHECK(attention.supports(problem, caps), "{}", attention.name);
-    attend_ = attention.prepare(problem, {sinks_.data()}, caps).value();
-    store_ = store.prepare({tensor::dtype_of<T>(), layout_}, {}, caps).value();
+    device::HostDevice device(caps);
+    attend_ = attention.prepare(problem, {sinks_.data()}, device).value();
+    store_ = store.prepare({tensor::dtype_of<T>(), layout_}, {}, device).value();
     scratch_.resize(attention.scratch_bytes(problem, caps) + 64);
   }
 
@@ -286,13 +287,15 @@ inline std::vector<float> outputs_at_huge_stride(const AttentionCase& c, const A
   ThreadPool pool(1);
   device::HostStream stream(pool);
   const KvPages pages{static_cast<std::byte*>(memory), stride};
+  device::HostDevice device(caps);
   kv_store_of(caps)
-      .prepare({tensor::DType::kF32, layout}, {}, caps)
+      .prepare({tensor::DType::kF32, layout}, {}, device)
       .value()
       .launch({tensor::matrix(data.key.data(), data.length, c.kv_heads * c.key_dim),
                tensor::matrix(data.value.data(), data.length, c.kv_heads * c.value_dim), slots.data(), pages},
               stream);
-  const AttentionStep step = kernel.prepare(problem, {}, caps).value();
+  device::HostDevice device(caps);
+  const AttentionStep step = kernel.prepare(problem, {}, device).value();
   AttentionArgs args{.query = tensor::matrix(data.query.data(), data.length, c.heads * c.key_dim),
                      .output = tensor::matrix(output.data(), data.length, c.heads * c.value_dim),
                      .step = {data.length, 1, nullptr, offsets.data(), starts.data()},

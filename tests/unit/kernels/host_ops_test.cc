@@ -30,7 +30,8 @@ void launch(const Kernel& kernel, const Problem& problem, const Weights& weights
             const device::DeviceCaps& caps, int threads = 2) {
   ThreadPool pool(threads, false);
   device::HostStream stream(pool);
-  kernel.prepare(problem, weights, caps).value().launch(args, stream);
+  device::HostDevice device(caps);
+  kernel.prepare(problem, weights, device).value().launch(args, stream);
 }
 
 template <class Kernel, class Problem>

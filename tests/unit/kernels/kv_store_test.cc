@@ -85,7 +85,8 @@ TEST(KvStore, WritesTheNamedSlotsAndNothingElse) {
         }
         ThreadPool pool(2, false);
         device::HostStream stream(pool);
-        kernel->prepare({.layout = layout}, {}, caps)
+        device::HostDevice device(caps);
+        kernel->prepare({.layout = layout}, {}, device)
             .value()
             .launch({matrix(key.data(), 6, 60), matrix(value.data(), 6, 111), slots.data(), {pages.data(), stride}},
                     stream);
@@ -104,7 +105,8 @@ TEST(KvStore, NanStaysNan) {
       const std::int64_t slot = 5;
       ThreadPool pool(1);
       device::HostStream stream(pool);
-      kernel->prepare({.layout = layout}, {}, caps)
+      device::HostDevice device(caps);
+      kernel->prepare({.layout = layout}, {}, device)
           .value()
           .launch({matrix(&nan, 1, 1), matrix(&nan, 1, 1), &slot, {pages.data(), 64}}, stream);
       const auto bits = static_cast<std::uint16_t>(bits_at(pages, layout.key_offset(0, 5, 0) * 2, dtype));

@@ -213,7 +213,8 @@ Qkv run(const QkvCase& c, const QkvPostprocessKernel& kernel, const device::Devi
   auto key = make(c.kv_heads * c.key_dim, 2);
   auto value = make(c.kv_heads * c.value_dim, 3);
   const auto table = std::make_shared<RopeTable>(problem.rope, 9000);
-  const auto step = kernel.prepare(problem, {norm.data(), norm.data(), table}, caps).value();
+  device::HostDevice device(caps);
+  const auto step = kernel.prepare(problem, {norm.data(), norm.data(), table}, device).value();
   ThreadPool pool(2, false);
   device::HostStream stream(pool);
   step.launch({matrix(query.data(), tokens, c.heads * c.key_dim), matrix(key.data(), tokens, c.kv_heads * c.key_dim),
