@@ -16,8 +16,15 @@ Status option_range(const char* name, const std::optional<std::int64_t>& value, 
   return fail_param(ErrorCode::kInvalidArgument, name, "{} must be from {} to {}, not {}", name, least, most, *value);
 }
 
-/// A configuration with weights made up.
-Result<io::ModelFile> open_dummy(const std::string& path, const ModelOptions& options) {
+Result<DescribedFile> describe(io::ModelFile file, const ModelOptions& options) {
+  model::ModelDescription description =
+      PAGODA_TRY(model::describe_model(file.config(), file.tensors(), options.ignore_keys));
+  return DescribedFile{.file = std::move(file), .description = std::move(description)};
+}
+
+}  // namespace
+
+Result<DescribedFile> describe_config(io::RawConfig config, const ModelOptions& options) {
   const quant::Format* format = quant::find_format(options.dummy_weights);
   if (format == nullptr) {
     std::string known;
@@ -27,18 +34,13 @@ Result<io::ModelFile> open_dummy(const std::string& path, const ModelOptions& op
     return fail_param(ErrorCode::kInvalidArgument, "dummy_weights", "the format must be one of {}, not \"{}\"", known,
                       options.dummy_weights);
   }
-  io::RawConfig config = PAGODA_TRY(io::read_json_config(path));
   io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, *format, options.ignore_keys));
-  return io::make_dummy_file(std::move(config), std::move(tensors), *format);
+  return describe(io::make_dummy_file(std::move(config), std::move(tensors), *format), options);
 }
 
-}  // namespace
-
 Result<DescribedFile> describe_file(const std::string& path, const ModelOptions& options) {
-  io::ModelFile file = PAGODA_TRY(options.dummy_weights.empty() ? io::open_model(path) : open_dummy(path, options));
-  model::ModelDescription description =
-      PAGODA_TRY(model::describe_model(file.config(), file.tensors(), options.ignore_keys));
-  return DescribedFile{.file = std::move(file), .description = std::move(description)};
+  if (!options.dummy_weights.empty()) return describe_config(PAGODA_TRY(io::read_json_config(path)), options);
+  return describe(PAGODA_TRY(io::open_model(path)), options);
 }
 
 ModelInfo file_info(const DescribedFile& described, const ModelOptions& options) {
@@ -106,6 +108,7 @@ Result<model::Plan> plan_for(const DescribedFile& described, const device::Devic
     wanted.head_rows = std::clamp<std::int32_t>(wanted.max_rows, wanted.head_rows, kMostGpuHeadRows);
   }
   wanted.workers = threads;
+  wanted.deterministic = options.deterministic;
   return model::make_plan(described.description.spec, described.description.binding, caps, wanted);
 }
 

@@ -168,6 +168,7 @@ Result<LinearProblem> Planner::product(std::int32_t layer, std::initializer_list
   problem.precision =
       sensitive && plan_.precision == kernels::Precision::kStandard ? kernels::Precision::kHigh : plan_.precision;
   problem.activation = plan_.activation;
+  problem.deterministic = plan_.options.deterministic;
   problem.max_m = max_m;
   for (const auto& [role, has_bias] : roles) {
     const BoundTensor& tensor = weight(role, layer).tensor;
@@ -250,7 +251,8 @@ Status Planner::plan_attention(std::int32_t index) {
                                               .sinks = a.sinks,
                                               .max_rows = plan_.options.max_rows,
                                               .max_context = plan_.options.context,
-                                              .workers = plan_.options.workers},
+                                              .workers = plan_.options.workers,
+                                              .deterministic = plan_.options.deterministic},
                     kernels::attention_kernels(), "attention"));
   const LinearProblem out = PAGODA_TRY(product(index, {{Role::kAttentionOut, a.output_bias}}, tokens));
   return choose(stages.attention_out, kernels::SublayerOutProblem{.product = out, .residual = residual(layer)},

@@ -256,7 +256,8 @@ Status CudaRunner::allocate(const CacheSize& size) {
   }
   logits_.emplace(PAGODA_TRY(pinned<float>(device_, std::max(info_.vocab, plan_.spec.hidden))));
   scratch_.emplace(info_.vocab);
-  graphs_ = CudaGraphs(*decoder_, *inputs_, plan_.options.max_rows, stream_);
+  // Deterministic attention has a list of work for each step, which a captured one does not.
+  if (!plan_.options.deterministic) graphs_ = CudaGraphs(*decoder_, *inputs_, plan_.options.max_rows, stream_);
   return Ok{};
 }
 

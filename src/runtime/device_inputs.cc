@@ -64,6 +64,7 @@ Result<DeviceInputs> DeviceInputs::create(const model::Plan& plan, device::cuda:
   inputs.max_blocks_ = ceil_div<std::int64_t>(options.context, options.block_size);
   inputs.max_rows_ = options.max_rows;
   inputs.vocab_ = plan.spec.vocab;
+  inputs.least_item_ = options.deterministic ? 1 : 2;
   for (const model::CacheGroupSpec& group : plan.spec.cache_groups) {
     const auto layer = static_cast<std::size_t>(group.layers.front());
     inputs.item_tokens_.push_back(kernels::prefill_item_tokens(plan.layers[layer].attention.problem, plan.caps));
@@ -193,7 +194,7 @@ std::int64_t DeviceInputs::write_items(const sched::Batch& batch, const Region& 
   std::int64_t count = 0;
   for (std::size_t r = 0; r < batch.rows.size(); ++r) {
     const sched::Row& row = batch.rows[r];
-    for (std::int64_t i = 0; row.count > 1 && i < row.count; i += most) {
+    for (std::int64_t i = 0; row.count >= least_item_ && i < row.count; i += most) {
       items[count++] = {.row = static_cast<std::int32_t>(r),
                         .token = static_cast<std::int32_t>(row.token_offset + i),
                         .count = static_cast<std::int32_t>(std::min<std::int64_t>(most, row.count - i)),

@@ -64,6 +64,7 @@ class DeviceInputs {
 
   std::int64_t block_size_ = 0, max_blocks_ = 0, max_rows_ = 0, vocab_ = 0;
   std::vector<std::int64_t> item_tokens_;  // by group
+  std::int32_t least_item_ = 2;            // tokens of a row that the prefill kernel takes
   Region decode_, any_;
   std::vector<device::cuda::PinnedBytes> staging_;  // two, in turn
   std::size_t turn_ = 0;

@@ -27,7 +27,8 @@ struct AttentionProblem {
   bool sinks = false;
   std::int64_t max_rows = 0;  ///< bounds of the steps this will run, for scratch
   std::int64_t max_context = 0;
-  std::int64_t workers = 1;  ///< threads of the host's pool
+  std::int64_t workers = 1;    ///< threads of the host's pool
+  bool deterministic = false;  ///< GPUs: a token's bits must not depend on the rows of its step. Hosts are always so
 };
 
 struct AttentionWeights {

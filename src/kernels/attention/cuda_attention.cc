@@ -75,7 +75,7 @@ PrefillSm90Problem sm90_problem(const AttentionProblem& problem) {
 }
 
 std::optional<PrefillSm90Plan> sm90_plan(const AttentionProblem& problem, const DeviceCaps& caps) {
-  if (caps.gpu.compute() != 90 || problem.layout.dtype != DType::kBf16) return std::nullopt;
+  if (caps.gpu.compute() != 90 || problem.layout.dtype != DType::kBf16 || problem.deterministic) return std::nullopt;
   return plan_prefill_sm90(sm90_problem(problem));
 }
 
@@ -241,7 +241,7 @@ struct Prepared {
   }
 
   void launch(const AttentionArgs& args, device::cuda::CudaStream& stream) const {
-    if (args.step.num_single_rows > 0) launch_decode(args, stream);
+    if (args.step.num_single_rows > 0 && !problem.deterministic) launch_decode(args, stream);
     if (args.group.num_prefill_items == 0) return;
     if (sm90) return launch_prefill_sm90(args, stream);
     launch_prefill(args, stream);
@@ -321,7 +321,7 @@ Result<AttentionScheduleStep> prepare_attention_schedule(const AttentionProblem&
   const std::int64_t many = decode_blocks(decode_shape(problem, false, caps), caps);
   return AttentionScheduleStep(
       [=, work = cut_work(problem, memory)](const AttentionScheduleArgs& args, device::Stream& stream) {
-        if (args.step.num_single_rows == 0) return;
+        if (args.step.num_single_rows == 0 || problem.deterministic) return;
         kernel.launch(device::cuda::cuda(stream),
                       {.grid = {}, .block = {.x = kScheduleThreads}, .programmatic = programmatic(caps)},
                       {.row_offsets = args.step.row_offsets,

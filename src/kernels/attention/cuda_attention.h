@@ -24,7 +24,8 @@ using AttentionScheduleStep = Step<AttentionScheduleArgs>;
 Result<AttentionScheduleStep> prepare_attention_schedule(const AttentionProblem& problem, std::byte* work,
                                                          device::Device& device);
 
-/// How many tokens a PrefillItem of the problem may have.
+/// How many tokens a PrefillItem of the problem may have. A deterministic problem has items for rows of one token too:
+/// the prefill kernel adds keys in tiles at absolute positions, whatever else its block works on.
 std::int64_t prefill_item_tokens(const AttentionProblem& problem, const device::DeviceCaps& caps);
 
 }  // namespace pagoda::kernels

@@ -19,7 +19,7 @@ constexpr int kSumThreads = 256;
 
 /// Whether some number of rows has no kernel that takes few rows in turn.
 bool needs_many(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
-  if (problem.linear.max_m > kMostRowsInTurn) return true;
+  if (problem.linear.max_m > kMostRowsInTurn || problem.linear.deterministic) return true;
   if (!fragment_ordered(problem.linear)) return false;
   for (std::int64_t m = 1; m <= problem.linear.max_m; ++m) {
     if (!BulkRows::shape(problem, m, caps)) return true;
@@ -87,14 +87,14 @@ struct ManyRows {
   Tiles tiles;
 
   static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
-    return WgmmaTiles::supports(caps) ? WgmmaTiles::units(problem, caps) : Tiles::units(problem, caps);
+    return WgmmaTiles::supports(problem, caps) ? WgmmaTiles::units(problem, caps) : Tiles::units(problem, caps);
   }
   static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
-    return WgmmaTiles::supports(caps) ? WgmmaTiles::scratch_bytes(problem, caps) : 0;
+    return WgmmaTiles::supports(problem, caps) ? WgmmaTiles::scratch_bytes(problem, caps) : 0;
   }
   Status prepare(const CudaProductProblem& problem, const MmaRowsWeight (&weights)[kMaxLinearWeights],
                  device::cuda::CudaDevice& device) {
-    if (!WgmmaTiles::supports(device.caps())) return tiles.prepare(problem, device);
+    if (!WgmmaTiles::supports(problem, device.caps())) return tiles.prepare(problem, device);
     return wgmma.emplace().prepare(problem, weights, device);
   }
   void launch(const CudaProductArgs& args, const MmaRowsWeight (&weights)[kMaxLinearWeights], bool mapped,
@@ -107,6 +107,7 @@ struct ManyRows {
 struct CudaProduct::Prepared {
   BulkRows rows;  // of mma16, where it serves
   ManyRows many;
+  std::int64_t most_rows_in_turn = kMostRowsInTurn;
   std::size_t decoded_bytes = 0;   // of the scratch: what lies before the slices' sums
   std::optional<Generic> generic;  // instead of mma16
   MmaRowsWeight weights[kMaxLinearWeights] = {};
@@ -140,6 +141,8 @@ std::vector<CompileUnit> CudaProduct::units(const CudaProductProblem& problem, c
 Result<CudaProduct> CudaProduct::prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,
                                          device::cuda::CudaDevice& device) {
   auto prepared = std::make_shared<Prepared>();
+  // One kernel for all numbers of rows has one order of sums.
+  if (problem.linear.deterministic) prepared->most_rows_in_turn = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) prepared->weights[i] = device_weight(weights[i]);
   if (fragment_ordered(problem.linear)) {
     MmaBulkRowsParams params{};
@@ -170,7 +173,7 @@ void CudaProduct::launch(const CudaProductArgs& args, device::cuda::CudaStream& 
   const Prepared& p = *prepared_;
   if (p.rows.serves(args.m)) return p.rows.launch(args, stream);
   if (!p.generic) return p.many.launch(args, p.weights, true, stream);
-  if (args.m <= kMostRowsInTurn) return p.generic->launch_rows(args, stream);
+  if (args.m <= p.most_rows_in_turn) return p.generic->launch_rows(args, stream);
   MmaRowsWeight decoded[kMaxLinearWeights];
   std::ranges::copy(p.weights, decoded);
   p.generic->decode(args, decoded, stream);

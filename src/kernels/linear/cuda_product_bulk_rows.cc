@@ -34,7 +34,8 @@ BulkRows::Shape fit(const CudaProductProblem& problem, std::int64_t m, int stage
 
 std::optional<BulkRows::Shape> BulkRows::shape(const CudaProductProblem& problem, std::int64_t m,
                                                const device::DeviceCaps& caps) {
-  if (caps.gpu.compute() < 90 || m < 1 || m > kMostRowsInTurn) return std::nullopt;
+  const bool fits = caps.gpu.compute() >= 90 && m >= 1 && m <= kMostRowsInTurn;
+  if (!fits || problem.linear.deterministic) return std::nullopt;
   std::optional<Shape> best;
   const int most = splits_allowed(problem) && m > kMostNormedRows ? kMostSplits : 1;
   for (int splits = 1; splits <= most; ++splits) {

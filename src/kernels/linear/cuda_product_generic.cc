@@ -51,7 +51,8 @@ std::size_t Generic::scratch_bytes(const CudaProductProblem& problem) {
   for (const LinearWeightSpec& weight : problem.linear.specs()) decoded += decoded_bytes(weight, problem.linear.k);
   const std::int64_t few = std::min(problem.linear.max_m, kMostRowsInTurn);
   const std::int64_t gate = is_gated(problem) ? 2 * few * problem.linear.weights[0].n * 2 : 0;
-  return static_cast<std::size_t>(problem.linear.max_m > kMostRowsInTurn ? std::max(decoded, gate) : gate);
+  const bool decodes = problem.linear.max_m > kMostRowsInTurn || problem.linear.deterministic;
+  return static_cast<std::size_t>(decodes ? std::max(decoded, gate) : gate);
 }
 
 Status Generic::prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,

@@ -74,7 +74,7 @@ class BulkRows {
 /// cuda_wgmma_tiles.cu: any number of rows, compute capability 9.0.
 class WgmmaTiles {
  public:
-  static bool supports(const device::DeviceCaps& caps);
+  static bool supports(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   /// `weights` as mma16, or without data if they get it at each launch.

@@ -48,7 +48,9 @@ CompileUnit unit_of(const WgmmaTilesPlan& plan, const device::DeviceCaps& caps) 
 
 }  // namespace
 
-bool WgmmaTiles::supports(const device::DeviceCaps& caps) { return caps.gpu.compute() == 90; }
+bool WgmmaTiles::supports(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  return caps.gpu.compute() == 90 && !problem.linear.deterministic;
+}
 
 std::vector<CompileUnit> WgmmaTiles::units(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   std::vector<CompileUnit> units;

@@ -40,6 +40,7 @@ struct LinearProblem {
   Precision precision = Precision::kStandard;
   std::int64_t max_m = 0;                          ///< the most input rows a launch may have
   tensor::DType activation = tensor::DType::kF32;  ///< of input and outputs: f64 on the reference, f32 on the CPU
+  bool deterministic = false;                      ///< GPUs: a row's bits must not depend on m. Hosts are always so
 
   std::span<const LinearWeightSpec> specs() const { return {weights.data(), static_cast<std::size_t>(num_weights)}; }
 };
