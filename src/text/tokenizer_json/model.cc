@@ -17,6 +17,7 @@ constexpr std::int64_t kMostWordCharacters = 256;
 Status read_vocabulary(Fields& fields, ReadModel& out) {
   const JsonValue object = PAGODA_TRY(fields.get("vocab", JsonValue::Kind::kObject));
   out.ids.reserve(object.count());
+  out.texts.reserve(object.count(), 8 * std::size_t{object.count()});
   for (const JsonValue& entry : object) {
     const auto id = entry.integer();
     if (!id || *id < 0 || *id >= kMostTokens) {
@@ -77,6 +78,7 @@ Status read_merges(Fields& fields, StringPool& out) {
     return fail(ErrorCode::kTokenizerInvalid, "{}: {} merges; at most {} are allowed", fields.where(), list.count(),
                 kMostMerges);
   }
+  out.reserve(2 * std::size_t{list.count()}, 8 * std::size_t{list.count()});
   std::int64_t index = 0;
   for (const JsonValue& merge : list) {
     const bool heading = index == 0 && merge.is(JsonValue::Kind::kString) && merge.string().starts_with("#version");

@@ -43,6 +43,7 @@ VocabularyBuilder::VocabularyBuilder(const ReadModel& model) : model_ids_(&model
 Result<VocabularyBuilder> VocabularyBuilder::create(const ReadModel& model) {
   VocabularyBuilder out(model);
   const std::int64_t most = most_id(std::ssize(model.ids));
+  out.texts_.reserve(model.ids.size() + 1024);
   for (std::int32_t i = 0; i < std::ssize(model.ids); ++i) {
     const std::int32_t id = model.ids[static_cast<std::size_t>(i)];
     if (id >= most) {
