@@ -117,7 +117,7 @@ def pre_tokenizers():
     kinds["after_bytes"] = {"type": "Sequence", "pretokenizers": [{"type": "Punctuation", "behavior": "Contiguous"}, BYTE_LEVEL | {"use_regex": True},
                                                                   {"type": "Digits", "individual_digits": False}, split({"Regex": "[0-9][0-9][0-9]"}, "Isolated")]}
     syntax = {"classes": r"[^(\s|[.,!?…])]+", "anchors": r"^a|z$|\bb\b|\Bl", "possessive": r"\p{L}++\s?+|\d{1,2}+", "intervals": r"a{,2}b|(?:t|h){2}?|[lo]{1,2}+|\s{2,}|l{2}",
-              "cases": r"(?i:'S|'LL|we)|ſ", "hex": r"\h+|\x41|\u4e2d", "posix": r"[[:punct:]]|[[:digit:][:space:]]+", "look": r"(?<=a)b|c(?!a)|(?<!\s)d", "words": r"[\w-]+", "options": r"(?i)HE|(?:l(?i)O|L|(?-i)w)o?|'(?i:T)", "dot": r"(?m:a.b)|x.y|\R",
+              "cases": r"(?i:'S|'LL|we)|ſ", "hex": r"\h+|\x41|\u4e2d", "posix": r"[[:punct:]]|[[:digit:][:space:]]+", "look": r"(?<=a)b|c(?!a)|(?<!\s)d", "words": r"[\w-]+", "lines": r"(?!\R??.)|\R?\w", "options": r"(?i)HE|(?:l(?i)O|L|(?-i)w)o?|'(?i:T)", "dot": r"(?m:a.b)|x.y|\R",
               "negated": r"[^\S\r\n]+|\P{L}\P{N}|\W", "script": r"\p{Han}+|\p{Hiragana}|\p{Katakana}+|\p{Hangul}+", "empty": r"|a*", "tab": r"\t|\v|\f|\e|\a|\x00"}
     for name, pattern in syntax.items():
         kinds["syntax_" + name] = split({"Regex": pattern}, "Isolated")

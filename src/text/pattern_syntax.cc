@@ -96,8 +96,13 @@ class Translator {
     if ((c == 'p' || c == 'P') && rest.substr(1).starts_with("{")) return property_escape(c == 'P');
     if (c == 'x' || c == 'u') return code_point_escape(rest);
     if (std::string_view("sSdDwWhHbB").find(c) != std::string_view::npos) return class_escape(c);
+    if (c == 'R' && depth_ == 0) {  // PCRE2's own does not give a character back once it has taken it
+      out_ += R"((?>\r\n|[\n-\r\x{85}\x{2028}\x{2029}]))";
+      at_ += 2;
+      return Ok{};
+    }
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '1' && c <= '9');
-    constexpr std::string_view kSame = "nrtfaeAzZRX";
+    constexpr std::string_view kSame = "nrtfaeAzZX";
     if (letter && kSame.find(c) == std::string_view::npos && c != 'v') return refuse("an escape");
     out_ += c == 'v' ? std::string("\\x{B}") : std::string{'\\', c};
     at_ += 2;
