@@ -294,7 +294,6 @@ inline std::vector<float> outputs_at_huge_stride(const AttentionCase& c, const A
       .launch({tensor::matrix(data.key.data(), data.length, c.kv_heads * c.key_dim),
                tensor::matrix(data.value.data(), data.length, c.kv_heads * c.value_dim), slots.data(), pages},
               stream);
-  device::HostDevice device(caps);
   const AttentionStep step = kernel.prepare(problem, {}, device).value();
   AttentionArgs args{.query = tensor::matrix(data.query.data(), data.length, c.heads * c.key_dim),
                      .output = tensor::matrix(output.data(), data.length, c.heads * c.value_dim),

@@ -82,7 +82,7 @@ Result32 record(TensorMap* map, std::int32_t, std::uint32_t rank, void* address,
 TEST(PrefillSm90Plan, MapsFollowTheLayoutOfPages) {
   DriverApi api{};
   api.tensor_map_encode_tiled = record;
-  alignas(16) static std::byte pages[16];
+  alignas(16) static std::byte pages[32 * 384 + 16];
   PrefillSm90Params params{};
   asked.clear();
   set_page_maps(device::cuda::Driver(api),

@@ -111,7 +111,8 @@ class Layer {
     const Kernel* kernel = choose(kernels, problem, caps_);
     PAGODA_CHECK(kernel != nullptr);
     scratch_bytes_ = std::max(scratch_bytes_, kernel->scratch_bytes(problem, caps_));
-    return kernel->prepare(problem, weights, caps_).value();
+    device::HostDevice device(caps_);
+    return kernel->prepare(problem, weights, device).value();
   }
 
   void prepare_attention() {
