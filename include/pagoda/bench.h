@@ -33,7 +33,7 @@ struct BenchRow {
   double ms_per_step = 0;      ///< decode: one token of each sequence; prefill: the whole prompt of all
   double tok_s = 0;            ///< over all sequences of the batch
   double bytes_per_step = 0;   ///< weights and KV that a decode step must read; 0 for prefill
-  double bandwidth_share = 0;  ///< bytes_per_step over time, as a share of what this machine's memory reads; 0: unknown
+  double bandwidth_share = 0;  ///< bytes_per_step over time, as a share of what the device's memory gives; 0: unknown
   std::int64_t samples = 0;
 };
 

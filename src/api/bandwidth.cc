@@ -47,4 +47,27 @@ double measure_read_bandwidth(int threads) {
   return best;
 }
 
+Result<double> measure_copy_bandwidth(device::cuda::CudaDevice& device) {
+  using namespace device::cuda;
+  constexpr std::int64_t kBytes = std::int64_t{512} << 20;
+  const device::Memory from = PAGODA_TRY(device.allocate(kBytes, "measuring the memory"));
+  const device::Memory to = PAGODA_TRY(device.allocate(kBytes, "measuring the memory"));
+  const Context& context = *device.context();
+  context.make_current();
+  CudaStream stream(device.context());
+  Event begin(device.context(), true), end(device.context(), true);
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    begin.record(stream);
+    context.driver().check(
+        context.api().copy_on_device_async(reinterpret_cast<DeviceAddress>(to.data()),
+                                           reinterpret_cast<DeviceAddress>(from.data()), kBytes, stream.handle()),
+        "copying on the device");
+    end.record(stream);
+    end.synchronize();
+    best = std::max(best, 2.0 * static_cast<double>(kBytes) / (static_cast<double>(end.elapsed_ms_since(begin)) / 1e3));
+  }
+  return best;
+}
+
 }  // namespace pagoda::api

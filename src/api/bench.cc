@@ -198,8 +198,15 @@ Result<BenchRow> decode_row(const Model::State& model, std::int64_t steps, std::
   row.ms_per_step = PAGODA_TRY(sample(samples, [&] { return bench.decode(steps); }));
   row.tok_s = 1000.0 * static_cast<double>(batch) / row.ms_per_step;
   row.bytes_per_step = static_cast<double>(model.step_weight_bytes + batch * model.kv_bytes_at(depth + steps / 2 + 1));
-  row.bandwidth_share = row.bytes_per_step / (row.ms_per_step / 1000) / bandwidth;
+  if (bandwidth > 0) row.bandwidth_share = row.bytes_per_step / (row.ms_per_step / 1000) / bandwidth;
   return row;
+}
+
+/// Of the device that the model runs on, in bytes a second; 0 if it has no room to be measured.
+double memory_bandwidth(const Model::State& state) {
+  if (state.device->caps().kind != device::DeviceKind::kCuda) return api::measure_read_bandwidth(state.info.threads);
+  const Result<double> measured = api::measure_copy_bandwidth(device::cuda::cuda(*state.device));
+  return measured.ok() ? *measured : 0;
 }
 
 }  // namespace
@@ -211,7 +218,7 @@ Result<std::vector<BenchRow>> bench(const Model& model, const BenchOptions& opti
     return fail(ErrorCode::kUnsupportedArgument, "{} was opened without weights", state.info.path);
   }
   if (options.samples < 1) return fail_param(ErrorCode::kInvalidArgument, "samples", "samples must be at least 1");
-  const double bandwidth = options.generate > 0 ? api::measure_read_bandwidth(state.info.threads) : 0;
+  const double bandwidth = options.generate > 0 ? memory_bandwidth(state) : 0;
   std::vector<BenchRow> rows;
   const auto add = [&](BenchRow row) {
     if (on_row) on_row(row);
