@@ -55,7 +55,9 @@ void mark_irrelevant(const ConfigReader& config) {
                      "transformers.js_config",
                      "unsloth_fixed",
                      "unsloth_version",
-                     "model_name"});
+                     "model_name",
+                     "_commit_hash",
+                     "max_sequence_length"});
 }
 
 Status refuse_quantized(const ConfigReader& config) {
