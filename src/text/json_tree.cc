@@ -86,7 +86,24 @@ class JsonTreeBuilder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, J
     node.after = static_cast<std::uint32_t>(tree.nodes_.size());
     node.size = count;
     open_.pop_back();
+    fold_pair(node);
     return true;
+  }
+  /// The last node, if it is a pair of strings, takes its strings' places in.
+  void fold_pair(JsonTree::Node& node) {
+    const auto is = [](const JsonTree::Node& n, Kind kind) { return n.kind == static_cast<std::uint32_t>(kind); };
+    if (!is(node, Kind::kArray) || node.size != 2 || node.key_size != 0 ||
+        &node + 3 != tree.nodes_.data() + tree.nodes_.size())
+      return;
+    const JsonTree::Node& first = *(&node + 1);
+    const JsonTree::Node& second = *(&node + 2);
+    if (!is(first, Kind::kString) || !is(second, Kind::kString)) return;
+    node.kind = JsonTree::kPair;
+    node.begin = first.begin;
+    node.size = first.size;
+    node.key_size = second.size & 0x1FFFFFFFu;
+    tree.nodes_.resize(tree.nodes_.size() - 2);
+    node.after = static_cast<std::uint32_t>(tree.nodes_.size());
   }
 
   std::vector<std::uint32_t> open_;
@@ -124,16 +141,21 @@ Result<JsonTree> JsonTree::parse(std::string_view json, std::string_view name) {
   return std::move(builder.tree);
 }
 
-JsonValue::Kind JsonValue::kind() const { return static_cast<Kind>(tree_->nodes_[at_].kind); }
+JsonValue::Kind JsonValue::kind() const {
+  if (part_ > 0) return Kind::kString;
+  return tree_->is_pair(at_) ? Kind::kArray : static_cast<Kind>(tree_->nodes_[at_].kind);
+}
 
 std::string_view JsonValue::key() const {
+  if (tree_->is_pair(at_)) return {};
   const JsonTree::Node& node = tree_->nodes_[at_];
   return std::string_view(tree_->texts_).substr(node.key_begin, node.key_size);
 }
 
 std::string_view JsonValue::string() const {
   const JsonTree::Node& node = tree_->nodes_[at_];
-  return std::string_view(tree_->texts_).substr(node.begin, node.size);
+  const std::string_view texts = tree_->texts_;
+  return part_ == 2 ? texts.substr(node.begin + node.size, node.key_size) : texts.substr(node.begin, node.size);
 }
 
 double JsonValue::number() const { return tree_->numbers_[tree_->nodes_[at_].begin]; }
@@ -146,13 +168,19 @@ std::optional<std::int64_t> JsonValue::integer() const {
   return static_cast<std::int64_t>(number());
 }
 
-std::uint32_t JsonValue::count() const { return tree_->nodes_[at_].size; }
+std::uint32_t JsonValue::count() const { return tree_->is_pair(at_) ? 2 : tree_->nodes_[at_].size; }
 
-JsonValue::Iterator JsonValue::begin() const { return Iterator({tree_, at_ + 1}); }
+JsonValue::Iterator JsonValue::begin() const {
+  return Iterator(tree_->is_pair(at_) ? JsonValue(tree_, at_, 1) : JsonValue(tree_, at_ + 1));
+}
 JsonValue::Iterator JsonValue::end() const { return Iterator({tree_, tree_->nodes_[at_].after}); }
 
 JsonValue::Iterator& JsonValue::Iterator::operator++() {
-  value_.at_ = value_.tree_->nodes_[value_.at_].after;
+  if (value_.part_ == 1) {
+    value_.part_ = 2;
+  } else {
+    value_ = JsonValue(value_.tree_, value_.tree_->nodes_[value_.at_].after);
+  }
   return *this;
 }
 

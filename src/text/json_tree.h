@@ -1,4 +1,4 @@
-// A JSON text as a tree that takes little room: 24 bytes a value beside the texts.
+// A JSON text as a tree that takes little room: 20 bytes a value beside the texts, and as many for a pair of strings.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,11 @@ class JsonValue {
 
  private:
   friend class JsonTree;
-  JsonValue(const JsonTree* tree, std::uint32_t at) : tree_(tree), at_(at) {}
+  JsonValue(const JsonTree* tree, std::uint32_t at, std::uint32_t part = 0) : tree_(tree), at_(at), part_(part) {}
 
   const JsonTree* tree_;
   std::uint32_t at_;
+  std::uint32_t part_ = 0;  ///< 1 and 2: the strings of a pair
 };
 
 class JsonValue::Iterator {
@@ -46,7 +47,9 @@ class JsonValue::Iterator {
   explicit Iterator(JsonValue value) : value_(value) {}
   const JsonValue& operator*() const { return value_; }
   Iterator& operator++();
-  bool operator!=(const Iterator& other) const { return value_.at_ != other.value_.at_; }
+  bool operator!=(const Iterator& other) const {
+    return value_.at_ != other.value_.at_ || value_.part_ != other.value_.part_;
+  }
 
  private:
   JsonValue value_;
@@ -69,11 +72,14 @@ class JsonTree {
   struct Node {
     std::uint32_t after = 0;  ///< the node behind this one and all in it
     std::uint32_t key_begin = 0;
-    std::uint32_t key_size : 29 = 0;
-    std::uint32_t kind : 3 = 0;
-    std::uint32_t begin = 0;  ///< of a string in texts_, or of a number in numbers_
-    std::uint32_t size = 0;   ///< of a string, or the values in an array or object
+    std::uint32_t key_size : 29 = 0;  ///< of a pair, which has no key: the size of its second string
+    std::uint32_t kind : 3 = 0;       ///< JsonValue::Kind, or kPair
+    std::uint32_t begin = 0;          ///< of a string in texts_, or of a number in numbers_
+    std::uint32_t size = 0;           ///< of a string (of a pair the first), or the values in an array or object
   };
+
+  static constexpr std::uint32_t kPair = 7;  ///< an array of two strings, without a key
+  bool is_pair(std::uint32_t at) const { return nodes_[at].kind == kPair; }
 
   std::vector<Node> nodes_;
   std::vector<double> numbers_;

@@ -280,6 +280,34 @@ TEST(TokenizerJsonDamages, OtherFiles) {
   }
 }
 
+/// A value as JSON again, without spaces; numbers as whole ones.
+std::string written(JsonValue value) {
+  using Kind = JsonValue::Kind;
+  const auto quoted = [](std::string_view text) { return "\"" + std::string(text) + "\""; };
+  if (value.is(Kind::kString)) return quoted(value.string());
+  if (value.is(Kind::kNumber)) return std::to_string(*value.integer());
+  const bool list = value.is(Kind::kArray);
+  std::string out = list ? "[" : "{";
+  std::uint32_t count = 0;
+  for (const JsonValue& inner : value) {
+    if (count++ > 0) out += ',';
+    out += (list ? "" : quoted(inner.key()) + ":") + written(inner);
+  }
+  EXPECT_EQ(count, value.count());
+  return out + (list ? "]" : "}");
+}
+
+TEST(JsonTree, KeepsEveryValueInItsPlace) {
+  for (const char* json : {"[]", "{}", R"(["a","b"])", R"([["a","bc"],["","d"],["e",""],["",""]])",
+                           R"({"p":["a","b"],"q":[["a","b"]],"":["x","y"]})",
+                           R"([["a"],["a","b","c"],["a",1],[1,"b"],[["a","b"],"c"],[{},"b"],["a",[]]])",
+                           R"({"a":{"b":["c","d"],"e":[["f","g"],{"h":["i",[["j","k"]]]}]},"l":7})"}) {
+    const auto tree = JsonTree::parse(json, "x");
+    ASSERT_TRUE(tree.ok()) << json;
+    EXPECT_EQ(written(tree->root()), json);
+  }
+}
+
 TEST(TokenizerJsonDamages, Numbers) {
   for (const char* number : {"0e61", "0e300", "1e-999", "-0", "1E2", "123456789012345678901234567890", "1e308"}) {
     const auto tree = JsonTree::parse(number, "x");
