@@ -1,0 +1,281 @@
+// What is promised of single steps on a GPU (DESIGN 5): the same bits for the same shape of step, whatever lies beside,
+// and the same ids up to near ties for any other.
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/models/models.h"
+#include "runtime/sampler.h"
+
+namespace pagoda::models {
+namespace {
+
+using fixtures::Feed;
+using fixtures::RunnerDriver;
+using fixtures::some_ids;
+using sched::Want;
+
+constexpr runtime::CacheSize kCache{.tokens = 4000, .bytes = 0};
+
+class StepsOnGpu : public testing::TestWithParam<int> {
+ protected:
+  StepsOnGpu() : model_(small_configs()[static_cast<std::size_t>(GetParam())]) {}
+
+  std::vector<std::int32_t> ids(std::int64_t count, unsigned seed) const { return some_ids(count, model_.vocab, seed); }
+
+  SmallModel model_;
+};
+
+/// Brings sequences to their last known token but one, in one step, wanting nothing.
+void prefill_all_but_one(RunnerDriver& driver, const std::vector<std::int32_t>& slots) {
+  std::vector<Feed> feeds;
+  for (const std::int32_t slot : slots) {
+    feeds.push_back({.slot = slot, .count = static_cast<std::int32_t>(driver.left(slot) - 1)});
+  }
+  driver.step(feeds);
+}
+
+/// One decode of every slot; those of `wanted` want their logits, which are returned in that order.
+std::vector<float> decode(RunnerDriver& driver, const std::vector<std::int32_t>& slots,
+                          const std::vector<std::int32_t>& wanted) {
+  std::vector<Feed> feeds;
+  for (const std::int32_t slot : slots) {
+    const bool wants = std::find(wanted.begin(), wanted.end(), slot) != wanted.end();
+    feeds.push_back({.slot = slot, .count = 1, .want = wants ? Want::kLogits : Want::kNothing});
+  }
+  std::vector<float> logits;
+  for (const runtime::RowResult& row : driver.step(feeds)) {
+    logits.insert(logits.end(), row.logits.begin(), row.logits.end());
+  }
+  return logits;
+}
+
+TEST_P(StepsOnGpu, CapturedAndEagerDecodesAreTheSameBits) {
+  const std::vector<std::int32_t> slots{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, nine{0, 1, 2, 3, 4, 5, 6, 7, 8};
+  const auto run = [&](const std::vector<std::int32_t>& wanted) {
+    GpuRunner runner(model_.file, small_options(), kCache);
+    RunnerDriver driver(*runner);
+    for (const std::int32_t slot : slots) driver.start(slot, ids(9 + 3 * slot, static_cast<unsigned>(slot + 1)));
+    prefill_all_but_one(driver, slots);
+    return decode(driver, slots, wanted);
+  };
+  // A step in which one row wants nothing is not a captured one.
+  std::vector<float> captured = run(slots);
+  const std::vector<float> again = run(slots), eager = run(nine);
+  EXPECT_TRUE(same_bits(captured, again)) << "the same step twice";
+  ASSERT_EQ(captured.size(), static_cast<std::size_t>(10 * model_.vocab));
+  captured.resize(static_cast<std::size_t>(9 * model_.vocab));
+  EXPECT_TRUE(same_bits(captured, eager));
+  captured[3] = std::nextafter(captured[3], 1e9f);
+  EXPECT_FALSE(same_bits(captured, eager)) << "the comparison is blind";
+}
+
+TEST_P(StepsOnGpu, PagesSlotsAndNeighboursDoNotMatter) {
+  const std::vector<std::int32_t> own = ids(83, 1);
+  const auto run = [&](std::int32_t slot, std::int32_t other, unsigned pages, unsigned neighbour, bool used_before) {
+    GpuRunner runner(model_.file, small_options(), kCache);
+    RunnerDriver driver(*runner, pages);
+    if (used_before) {
+      driver.start(other, ids(90, 77));
+      driver.run_through(other, 50);
+    }
+    driver.start(slot, own);
+    driver.start(other, ids(61, neighbour));
+    // A chunk of each, then a decode of both.
+    driver.step({{.slot = slot, .count = 50, .want = Want::kLogits}, {.slot = other, .count = 40}});
+    driver.step({{.slot = slot, .count = 32, .want = Want::kLogits}, {.slot = other, .count = 20}});
+    driver.step(
+        {{.slot = slot, .count = 1, .want = Want::kLogits}, {.slot = other, .count = 1, .want = Want::kLogits}});
+    return driver.logits(slot);
+  };
+  const std::vector<float> expected = run(0, 1, 1, 5, false);
+  ASSERT_EQ(expected.size(), own.size() * static_cast<std::size_t>(model_.vocab));
+  EXPECT_LE(logit_error(expected, reference_logits(model_, own)), kBound);
+  EXPECT_TRUE(same_bits(run(0, 1, 9, 5, false), expected)) << "other pages";
+  EXPECT_TRUE(same_bits(run(0, 1, 4, 5, true), expected)) << "pages that others used before";
+  EXPECT_TRUE(same_bits(run(7, 2, 1, 5, false), expected)) << "other slots";
+  EXPECT_TRUE(same_bits(run(0, 1, 1, 6, false), expected)) << "another neighbour";
+}
+
+TEST_P(StepsOnGpu, ChunksBatchesAndPrefixesStayWithinTheBound) {
+  const std::vector<std::int32_t> own = ids(150, 2);
+  const std::vector<float> exact = reference_logits(model_, own);
+  GpuRunner runner(model_.file, small_options(), kCache);
+  for (const std::int32_t chunk : {1, 7, 16, 17, 64, 150}) {
+    RunnerDriver driver(*runner, static_cast<unsigned>(chunk));
+    driver.start(3, own);
+    driver.run_through(3, chunk);
+    EXPECT_LE(logit_error(driver.logits(3), exact), kBound) << "chunks of " << chunk;
+  }
+  // On another's pages, from the middle on.
+  RunnerDriver driver(*runner);
+  driver.start(0, own);
+  driver.run_through(0, 64);
+  driver.start_on(1, own, 0, 64);
+  driver.run_through(1, 50);
+  const std::vector<float> tail(exact.begin() + 64 * model_.vocab, exact.end());
+  EXPECT_LE(logit_error(driver.logits(1), tail), kBound) << "a prefix of 64 tokens";
+}
+
+TEST_P(StepsOnGpu, GreedyIdsAreTheReferencesUpToNearTies) {
+  constexpr std::int64_t kDrawn = 40;
+  GpuRunner runner(model_.file, small_options(), kCache);
+  for (const std::int32_t batch : {1, 2, 5, 12}) {
+    RunnerDriver driver(*runner, static_cast<unsigned>(batch));
+    std::vector<Feed> feeds;
+    for (std::int32_t slot = 0; slot < batch; ++slot) {
+      driver.start(slot, ids(11 + slot, static_cast<unsigned>(slot)));
+      feeds.push_back({.slot = slot, .count = 11 + slot, .wants_id = true});
+    }
+    driver.step(feeds);
+    for (Feed& feed : feeds) feed.count = 1;
+    for (std::int64_t i = 1; i < kDrawn; ++i) driver.step(feeds);
+    for (const std::int32_t slot : {0, batch - 1}) {
+      const std::vector<std::int32_t>& all = driver.ids(slot);
+      const auto cut = all.begin() + 11 + slot;
+      ASSERT_EQ(all.end() - cut, kDrawn);
+      expect_greedy(model_, {all.begin(), cut}, {cut, all.end()}, pagoda::format("batch {}, slot {}", batch, slot));
+    }
+  }
+}
+
+// Ids that stay on the device feed the next step: two steps are under way.
+TEST_P(StepsOnGpu, IdsOnTheDeviceAreTheSameIds) {
+  const auto generate = [&](bool on_device) {
+    GpuRunner runner(model_.file, small_options(), kCache);
+    RunnerDriver driver(*runner);
+    driver.start(4, ids(30, 8));
+    driver.step({{.slot = 4, .count = 30, .wants_id = true}});
+    for (int i = 0; i < 20; ++i) {
+      driver.step({{.slot = 4, .count = 1, .wants_id = true, .first_id_on_device = on_device}});
+    }
+    return driver.ids(4);
+  };
+  EXPECT_EQ(generate(true), generate(false));
+}
+
+TEST_P(StepsOnGpu, NothingIsAllocatedOnceReady) {
+  GpuRunner runner(model_.file, small_options(), kCache);
+  const std::int64_t before = GpuRunner::device().allocated_bytes();
+  for (unsigned round = 0; round < 4; ++round) {
+    RunnerDriver driver(*runner, round);
+    for (std::int32_t slot = 0; slot < 12; ++slot) driver.start(slot, ids(20 + slot, round + 1));
+    for (std::int32_t slot = 0; slot < 12; ++slot) driver.generate(slot, 16, 20);
+  }
+  EXPECT_EQ(GpuRunner::device().allocated_bytes(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StepsOnGpu, testing::Values(0, 1, 2));
+
+std::vector<SamplingParams> samplings() {
+  const auto make = [](auto&& change) { return fixtures::sampling(change); };
+  return {make([](SamplingParams&) {}), make([](SamplingParams& p) { p.temperature = 1.0f; }),
+          make([](SamplingParams& p) {
+            p.temperature = 1.3f;
+            p.top_k = 5;
+          }),
+          make([](SamplingParams& p) {
+            p.temperature = 0.8f;
+            p.top_p = 0.7f;
+            p.logprobs = 4;
+          }),
+          make([](SamplingParams& p) {
+            p.temperature = 2.0f;
+            p.min_p = 0.1f;
+            p.repetition_penalty = 1.3f;
+            p.presence_penalty = 0.5f;
+            p.logit_bias = {{3, 2.0f}, {5, -100.0f}};
+          })};
+}
+
+/// The device's draws, and the host's for the same logits.
+struct Draws {
+  std::vector<std::int32_t> device, host;
+};
+
+Draws draw(const SmallModel& model, const SamplingParams& params, std::uint64_t seed, bool host_too) {
+  GpuRunner runner(model.file, small_options(), kCache);
+  RunnerDriver driver(*runner);
+  const std::vector<std::int32_t> prompt = some_ids(13, model.vocab, 3);
+  runtime::Sampler sampler(model.vocab, 400, 12);
+  runtime::RowScratch<float> scratch(model.vocab, device::detect_isa());
+  const runtime::SlotSetup setup{.sampling = &params,
+                                 .seed = seed,
+                                 .choice = 0,
+                                 .tokens = prompt,
+                                 .prompt_tokens = std::ssize(prompt),
+                                 .end_ids = {}};
+  EXPECT_TRUE(sampler.set_slot(6, setup).ok());
+  driver.start(6, prompt, params, seed);
+  Draws draws;
+  for (int i = 0; i < 30; ++i) {
+    const auto count = static_cast<std::int32_t>(driver.left(6));
+    const std::int64_t position = std::ssize(driver.ids(6));
+    const auto rows =
+        driver.step({{.slot = 6, .count = count, .wants_id = true, .want = host_too ? Want::kLogits : Want::kNothing}});
+    draws.device.push_back(rows[0].id);
+    if (!host_too) continue;
+    const auto vocab = static_cast<std::size_t>(model.vocab);
+    std::vector<TokenLogprob> best(static_cast<std::size_t>(std::max(0, sampler.num_best(6))));
+    runtime::RowResult result;
+    sampler.sample<float>(6, position, rows[0].logits.last(vocab), scratch, best, result);
+    draws.host.push_back(result.id);
+    if (params.logprobs) {
+      EXPECT_NEAR(rows[0].logprob, result.logprob, 1e-4);
+      EXPECT_EQ(rows[0].best.size(), best.size());
+      for (std::size_t b = 0; b < best.size(); ++b) {
+        EXPECT_NEAR(rows[0].best[b].logprob, best[b].logprob, 1e-4);
+      }
+    }
+  }
+  return draws;
+}
+
+TEST(SamplingOnGpu, DrawsAreTheHostsForTheSameLogits) {
+  const SmallModel model(small_configs()[2]);
+  for (const SamplingParams& params : samplings()) {
+    const Draws draws = draw(model, params, 1234, true);
+    EXPECT_EQ(draws.device, draws.host);
+  }
+}
+
+TEST(SamplingOnGpu, ASeedIsReproducible) {
+  const SmallModel model(small_configs()[0]);
+  const SamplingParams params = samplings()[1];
+  const auto first = draw(model, params, 7, false).device;
+  EXPECT_EQ(draw(model, params, 7, false).device, first);
+  EXPECT_NE(draw(model, params, 8, false).device, first) << "the seed must matter";
+}
+
+// CASES D2: a row without a number for a logit ends alone.
+TEST(NanOnGpu, ARowOfNaNEndsAloneAndNeighboursKeepTheirBits) {
+  fixtures::TinyConfig config = small_configs()[0];
+  config.format = "f32";
+  config.separate_head = true;
+  config.nan_id = 5;
+  const SmallModel model(config);
+  const auto run = [&](std::int32_t id) {
+    GpuRunner runner(model.file, small_options(), kCache);
+    RunnerDriver driver(*runner);
+    std::vector<std::int32_t> bad = {7, 9, id, 11};
+    driver.start(0, {1, 2, 3, 4, 6, 8});
+    driver.start(1, bad);
+    driver.start(2, {10, 12, 14});
+    const auto rows = driver.step({{.slot = 0, .count = 6, .wants_id = true, .want = Want::kLogits},
+                                   {.slot = 1, .count = 4, .wants_id = true},
+                                   {.slot = 2, .count = 3, .wants_id = true, .want = Want::kLogits}});
+    EXPECT_FALSE(rows[0].non_finite);
+    EXPECT_EQ(rows[1].non_finite, id == 5);
+    EXPECT_FALSE(rows[2].non_finite);
+    EXPECT_EQ(rows[1].id == sched::kNoToken, id == 5);
+    // The slot's pages hold NaN now; who decodes beside it does not see it.
+    driver.step({{.slot = 0, .count = 1, .wants_id = true, .want = Want::kLogits},
+                 {.slot = 2, .count = 1, .wants_id = true, .want = Want::kLogits}});
+    std::vector<float> logits = driver.logits(0);
+    logits.insert(logits.end(), driver.logits(2).begin(), driver.logits(2).end());
+    return logits;
+  };
+  EXPECT_TRUE(same_bits(run(5), run(15)));
+}
+
+}  // namespace
+}  // namespace pagoda::models
