@@ -94,8 +94,8 @@ CLI::Validator some_text() {
   return CLI::Validator([](std::string& text) -> std::string { return text.empty() ? "must not be empty" : ""; }, {});
 }
 
-void add_model(CLI::App& app, Arguments& out) {
-  app.add_option("MODEL", out.model, "a GGUF file, or a Hugging Face directory")->required();
+void add_model(CLI::App& app, Arguments& out, bool required = true) {
+  app.add_option("MODEL", out.model, "a GGUF file, or a Hugging Face directory")->required(required);
   app.add_option("--ignore-key", out.options.ignore_keys, "pass over this configuration key of the file")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -136,6 +136,10 @@ void add_dummy(CLI::App& app, Arguments& out) {
   app.add_option("--format", format, "of the weights made up, as q4_k; bf16 if it is not said")
       ->needs(dummy)
       ->check(some_text());
+}
+
+void add_caps(CLI::App& app, Arguments& out) {
+  app.add_option("--caps", out.caps, "for this GPU, present or not: h200, h100, a100, l4, rtx4090, b200, rtx5090");
 }
 
 void add_template(CLI::App& app, Arguments& out) {
@@ -216,7 +220,7 @@ void add_inspect(CLI::App& app, Arguments& out) {
   add_model(app, out);
   app.add_flag("--tensors", out.tensors, "list every tensor");
   app.add_flag("--plan", out.plan, "show the chosen kernels with their reasons");
-  app.add_option("--caps", out.caps, "plan for this GPU, present or not: h200, h100, a100, l4, rtx4090, b200, rtx5090");
+  add_caps(app, out);
   app.add_flag("--support", out.support, "show what runs where");
   add_dummy(app, out);
   add_running(app, out);
@@ -239,6 +243,16 @@ void add_bench(CLI::App& app, Arguments& out) {
   add_json(app, out);
 }
 
+void add_warm(CLI::App& app, Arguments& out) {
+  add_model(app, out, false);
+  app.add_option("--format", out.options.dummy_weights, "of a config.json's weights, as q4_k; bf16 if it is not said")
+      ->check(some_text());
+  add_caps(app, out);
+  app.add_option("--max-running", out.options.max_running, "sequences that run at once")->check(integer(1, 1024));
+  add_running(app, out);
+  add_json(app, out);
+}
+
 struct CommandEntry {
   const char* name;
   const char* help;
@@ -255,6 +269,8 @@ constexpr CommandEntry kCommands[] = {
     {"score", "print how likely a model finds a text", Command::kScore, add_score},
     {"inspect", "print what a model file holds and how it would run", Command::kInspect, add_inspect},
     {"bench", "measure prefill and decode rates", Command::kBench, add_bench},
+    {"warm", "make the GPU kernels of a model, or of all that are known, before they are needed", Command::kWarm,
+     add_warm},
 };
 
 std::string one_line(std::string text) {
@@ -272,6 +288,10 @@ Status check_together(const Arguments& arguments) {
   if (arguments.options.deterministic && (device == "cpu" || device == "reference")) {
     return usage("--deterministic is for GPUs: --device " + device + " always is");
   }
+  if (arguments.command == Command::kWarm && arguments.model.empty() &&
+      (!arguments.options.dummy_weights.empty() || !arguments.options.ignore_keys.empty())) {
+    return usage("--format and --ignore-key are of one model: name it");
+  }
   if (arguments.command == Command::kScore && arguments.text_file.empty() && arguments.tokens.empty()) {
     return usage("score needs --text FILE or --tokens 1,2,3");
   }
@@ -284,7 +304,7 @@ Status check_together(const Arguments& arguments) {
 }  // namespace
 
 Result<ParsedLine> parse_command_line(int argc, char** argv) {
-  for (const char* later : {"serve", "quantize", "warm"}) {
+  for (const char* later : {"serve", "quantize"}) {
     if (argc > 1 && std::string_view(argv[1]) == later) {
       return fail(ErrorCode::kInvalidArgument, "this version of pagoda has no command \"{}\" yet", later);
     }

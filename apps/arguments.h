@@ -13,7 +13,7 @@
 
 namespace pagoda::apps {
 
-enum class Command : std::uint8_t { kRun, kChat, kTokenize, kDetokenize, kRender, kScore, kInspect, kBench };
+enum class Command : std::uint8_t { kRun, kChat, kTokenize, kDetokenize, kRender, kScore, kInspect, kBench, kWarm };
 
 /// Every value is inside its range. Only the fields of its command are filled.
 struct Arguments {
@@ -43,7 +43,7 @@ struct Arguments {
 
   bool tensors = false;  ///< inspect
   bool plan = false;     ///< inspect
-  std::string caps{};    ///< inspect
+  std::string caps{};    ///< inspect, warm
   bool support = false;  ///< inspect
 
   BenchOptions bench;

@@ -61,6 +61,17 @@ std::string to_json(const Score& score) {
   return dump({{"tokens", score.tokens}, {"logprobs", score.logprobs}, {"perplexity", score.perplexity}});
 }
 
+std::string to_json(const Warmed& warmed) {
+  return dump({{"gpu", warmed.gpu},
+               {"architecture", warmed.architecture},
+               {"folder", warmed.folder},
+               {"kernels", warmed.packed + warmed.kept + warmed.compiled},
+               {"packed", warmed.packed},
+               {"kept", warmed.kept},
+               {"compiled", warmed.compiled},
+               {"seconds", warmed.seconds}});
+}
+
 std::string to_json(const Inspection& inspection, std::span<const SupportRow> support, bool tensors) {
   Json json = info_json(inspection.info);
   json["metadata"] = facts_json(inspection.metadata);

@@ -61,6 +61,8 @@ Status dispatch(const Arguments& arguments) {
       return inspect(arguments);
     case Command::kBench:
       return bench(arguments);
+    case Command::kWarm:
+      return warm(arguments);
   }
   return Ok{};
 }

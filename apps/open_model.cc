@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "apps/commands.h"
+#include "apps/kernel_pack.h"
 #include "apps/terminal.h"
 #include "base/file.h"
 #include "base/result.h"
@@ -24,6 +25,7 @@ std::string cache_folder() {
 LibraryOptions library_options(const Arguments& arguments) {
   LibraryOptions options = arguments.library;
   if (options.cache_folder.empty()) options.cache_folder = cache_folder();
+  options.kernel_pack = kernel_pack();
   options.log = [](LogLevel level, std::string_view message) {
     if (level == LogLevel::kDebug) return;
     std::fprintf(stderr, "pagoda: %.*s\n", static_cast<int>(message.size()), message.data());

@@ -1,9 +1,11 @@
 // The root of everything: what the machine offers and what the process shares between models.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +28,9 @@ struct LibraryOptions {
   std::string cpu_isa{};
   /// Where compiled device kernels are kept, in a folder of the user's own; empty: they are not kept.
   std::string cache_folder{};
+  /// Device kernels that travel with the program, as `make kernels` packs them; lent, and outlives the library. Empty:
+  /// none. What is damaged or of other sources is not used.
+  std::span<const std::byte> kernel_pack{};
   /// Empty: silence.
   LogSink log{};
 };

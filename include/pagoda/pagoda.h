@@ -12,3 +12,4 @@
 #include "pagoda/session.h"
 #include "pagoda/stats.h"
 #include "pagoda/types.h"
+#include "pagoda/warm.h"

@@ -87,7 +87,7 @@ Status check_options(const ModelOptions& options) {
   return Ok{};
 }
 
-Result<model::Plan> plan_for(const DescribedFile& described, const device::DeviceCaps& caps,
+Result<model::Plan> plan_for(const model::ModelDescription& described, const device::DeviceCaps& caps,
                              const ModelOptions& options, int threads) {
   PAGODA_TRY(check_options(options));
   const bool exact = caps.kind == device::DeviceKind::kReference;
@@ -109,7 +109,7 @@ Result<model::Plan> plan_for(const DescribedFile& described, const device::Devic
   }
   wanted.workers = threads;
   wanted.deterministic = options.deterministic;
-  return model::make_plan(described.description.spec, described.description.binding, caps, wanted);
+  return model::make_plan(described.spec, described.binding, caps, wanted);
 }
 
 }  // namespace pagoda::api

@@ -29,7 +29,7 @@ ModelInfo file_info(const DescribedFile& described, const ModelOptions& options)
 Status check_options(const ModelOptions& options);
 
 /// `check_options` first. Errors: those of model::make_plan.
-Result<model::Plan> plan_for(const DescribedFile& described, const device::DeviceCaps& caps,
+Result<model::Plan> plan_for(const model::ModelDescription& described, const device::DeviceCaps& caps,
                              const ModelOptions& options, int threads);
 
 /// Prompt tokens of one row at most, if the options leave it open.

@@ -36,7 +36,7 @@ Result<std::unique_ptr<CudaDevice>> open_gpu(const Library::State& library, std:
 
 Result<PlannedDevice> on_host(const Library::State& library, const DescribedFile& described,
                               const ModelOptions& options, device::DeviceCaps caps) {
-  model::Plan plan = PAGODA_TRY(plan_for(described, caps, options, library.threads));
+  model::Plan plan = PAGODA_TRY(plan_for(described.description, caps, options, library.threads));
   return PlannedDevice{std::make_unique<device::HostDevice>(std::move(caps)), std::move(plan)};
 }
 
@@ -44,7 +44,7 @@ Result<PlannedDevice> on_host(const Library::State& library, const DescribedFile
 Result<PlannedDevice> on_gpu(const Library::State& library, const DescribedFile& described, const ModelOptions& options,
                              std::int32_t ordinal) {
   auto device = PAGODA_TRY(open_gpu(library, ordinal));
-  model::Plan plan = PAGODA_TRY(plan_for(described, device->caps(), options, library.threads));
+  model::Plan plan = PAGODA_TRY(plan_for(described.description, device->caps(), options, library.threads));
   const runtime::CacheSize size{.tokens = options.kv_tokens.value_or(0), .bytes = options.kv_bytes.value_or(0)};
   const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, size));
   const std::int64_t needed = plan.weight_bytes + memory.cache_bytes + memory.workspace_bytes + kReserve;
@@ -101,9 +101,16 @@ std::shared_ptr<device::cuda::Compiler> compiler_of(const Library::State& librar
   if (library.compiler) return library.compiler;
   // Without NVRTC what is kept or packed still serves.
   auto nvrtc = device::cuda::Nvrtc::load();
+  std::shared_ptr<const device::cuda::KernelPack> pack;
+  if (!library.options.kernel_pack.empty()) {
+    auto opened = device::cuda::KernelPack::open(library.options.kernel_pack);
+    if (opened.ok()) pack = *std::move(opened);
+    if (!opened.ok()) library.log(LogLevel::kWarning, opened.error().message + ": kernels are compiled instead");
+  }
   library.compiler = std::make_shared<device::cuda::Compiler>(
       device::cuda::CompilerOptions{.cache_folder = library.options.cache_folder,
                                     .sources = kernels::embedded_sources(),
+                                    .pack = std::move(pack),
                                     .nvrtc = nvrtc.ok() ? *nvrtc : nullptr,
                                     .num_threads = library.threads});
   return library.compiler;

@@ -84,7 +84,8 @@ Result<Inspection> inspect_file(const Library& library, const std::string& path,
   }
   if (!options.plan) return out;
   const device::DeviceCaps caps = PAGODA_TRY(api::choose_caps(*library.state(), options.model.device, options.caps));
-  const model::Plan plan = PAGODA_TRY(api::plan_for(described, caps, options.model, library.state()->threads));
+  const model::Plan plan =
+      PAGODA_TRY(api::plan_for(described.description, caps, options.model, library.state()->threads));
   const runtime::CacheSize size{.tokens = options.model.kv_tokens.value_or(0),
                                 .bytes = options.model.kv_bytes.value_or(0)};
   const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, size));

@@ -25,6 +25,24 @@ std::string processor_name() {
   return first == std::string::npos ? "unknown CPU" : name.substr(first, last - first + 1);
 }
 
+struct KnownGpu {
+  std::string_view name, card;
+  GpuCaps caps;
+};
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+// From NVIDIA's data sheets and the compute capability table of its programming guide.
+constexpr KnownGpu kKnownGpus[] = {
+    {"h200", "NVIDIA H200", {9, 0, 132, 232448, 60 * kMiB, 139 * kGiB}},
+    {"h100", "NVIDIA H100", {9, 0, 132, 232448, 50 * kMiB, 79 * kGiB}},
+    {"a100", "NVIDIA A100", {8, 0, 108, 166912, 40 * kMiB, 79 * kGiB}},
+    {"l4", "NVIDIA L4", {8, 9, 58, 101376, 48 * kMiB, 22 * kGiB}},
+    {"rtx4090", "NVIDIA GeForce RTX 4090", {8, 9, 128, 101376, 72 * kMiB, 23 * kGiB}},
+    {"b200", "NVIDIA B200", {10, 0, 148, 232448, 126 * kMiB, 178 * kGiB}},
+    {"rtx5090", "NVIDIA GeForce RTX 5090", {12, 0, 170, 101376, 96 * kMiB, 31 * kGiB}},
+};
+
 }  // namespace
 
 std::string_view to_string(CpuIsa isa) { return kIsaNames[static_cast<std::uint8_t>(isa)]; }
@@ -61,24 +79,8 @@ Result<DeviceCaps> cpu_caps(CpuIsa isa) {
 }
 
 Result<DeviceCaps> gpu_caps(std::string_view name) {
-  struct Known {
-    std::string_view name, card;
-    GpuCaps caps;
-  };
-  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-  // From NVIDIA's data sheets and the compute capability table of its programming guide.
-  static const Known kKnown[] = {
-      {"h200", "NVIDIA H200", {9, 0, 132, 232448, 60 * kMiB, 139 * kGiB}},
-      {"h100", "NVIDIA H100", {9, 0, 132, 232448, 50 * kMiB, 79 * kGiB}},
-      {"a100", "NVIDIA A100", {8, 0, 108, 166912, 40 * kMiB, 79 * kGiB}},
-      {"l4", "NVIDIA L4", {8, 9, 58, 101376, 48 * kMiB, 22 * kGiB}},
-      {"rtx4090", "NVIDIA GeForce RTX 4090", {8, 9, 128, 101376, 72 * kMiB, 23 * kGiB}},
-      {"b200", "NVIDIA B200", {10, 0, 148, 232448, 126 * kMiB, 178 * kGiB}},
-      {"rtx5090", "NVIDIA GeForce RTX 5090", {12, 0, 170, 101376, 96 * kMiB, 31 * kGiB}},
-  };
   std::string names;
-  for (const Known& known : kKnown) {
+  for (const KnownGpu& known : kKnownGpus) {
     if (known.name == name) {
       return DeviceCaps{
           .kind = DeviceKind::kCuda, .isa = CpuIsa::kPortable, .name = std::string(known.card), .gpu = known.caps};
@@ -87,6 +89,12 @@ Result<DeviceCaps> gpu_caps(std::string_view name) {
   }
   return fail_param(ErrorCode::kInvalidArgument, "--caps", "\"{}\" is no GPU that Pagoda knows; known are {}", name,
                     names);
+}
+
+std::vector<std::string_view> known_gpus() {
+  std::vector<std::string_view> names;
+  for (const KnownGpu& known : kKnownGpus) names.push_back(known.name);
+  return names;
 }
 
 DeviceCaps reference_caps() { return {.kind = DeviceKind::kReference, .isa = CpuIsa::kPortable, .name = "reference"}; }

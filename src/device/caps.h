@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/format.h"
 #include "base/result.h"
@@ -62,5 +63,8 @@ DeviceCaps reference_caps();
 /// A GPU known by name, so that plans are shown and tested without it: "h200", "h100", "a100", "l4", "rtx4090", "b200",
 /// "rtx5090". Another word is kInvalidArgument.
 Result<DeviceCaps> gpu_caps(std::string_view name);
+
+/// These names.
+std::vector<std::string_view> known_gpus();
 
 }  // namespace pagoda::device

@@ -18,6 +18,8 @@ namespace {
 // An entry is this mark, the SHA-256 of the cubin, and the cubin.
 constexpr std::string_view kEntryMark = "pagoda-cubin-1\n";
 
+void add_field(std::string& text, std::string_view field) { text += pagoda::format("{}:{}\n", field.size(), field); }
+
 std::vector<std::string_view> included_names(std::string_view text) {
   std::vector<std::string_view> names;
   constexpr std::string_view kDirective = "#include \"";
@@ -69,18 +71,50 @@ Status Compiler::collect(std::string_view name, std::vector<const EmbeddedSource
   return Ok{};
 }
 
-Result<std::string> Compiler::key(const CompileUnit& unit) const {
+Status Compiler::add_texts(const CompileUnit& unit, std::string& text) const {
   std::vector<const EmbeddedSource*> reached;
   PAGODA_TRY(collect(unit.source, reached));
-  std::string text;
-  const auto add = [&](std::string_view field) { text += pagoda::format("{}:{}\n", field.size(), field); };
-  add(options_.nvrtc != nullptr ? options_.nvrtc->version() : "");
-  for (const std::string& option : Nvrtc::options(unit)) add(option);
   for (const EmbeddedSource* source : reached) {
-    add(source->name);
-    add(source->text);
+    add_field(text, source->name);
+    add_field(text, source->text);
   }
+  return Ok{};
+}
+
+Result<std::string> Compiler::key(const CompileUnit& unit) const {
+  std::string text;
+  add_field(text, options_.nvrtc != nullptr ? options_.nvrtc->version() : "");
+  for (const std::string& option : Nvrtc::options(unit, options_.line_info)) add_field(text, option);
+  PAGODA_TRY(add_texts(unit, text));
   return to_hex(sha256(text));
+}
+
+Result<Sha256> Compiler::pack_key(const CompileUnit& unit) const {
+  std::string text;
+  for (const std::string& option : Nvrtc::options(unit, false)) add_field(text, option);
+  PAGODA_TRY(add_texts(unit, text));
+  return sha256(text);
+}
+
+std::optional<Sha256> Compiler::find_packed(const CompileUnit& unit) const {
+  if (options_.pack == nullptr) return std::nullopt;
+  CompileUnit tried = unit;
+  for (;;) {
+    const Result<Sha256> key = pack_key(tried);
+    if (key.ok() && options_.pack->contains(*key)) return *key;
+    // Code for 8.0 runs on 8.6; "sm_90a" runs on 9.0 alone.
+    char& minor = tried.architecture.back();
+    if (minor < '1' || minor > '9') return std::nullopt;
+    --minor;
+  }
+}
+
+std::vector<std::byte> Compiler::read_packed(const CompileUnit& unit) {
+  const std::optional<Sha256> key = find_packed(unit);
+  if (!key) return {};
+  Result<std::vector<std::byte>> cubin = options_.pack->cubin(*key);
+  ++(cubin.ok() ? packed_ : damaged_);
+  return cubin.ok() ? *std::move(cubin) : std::vector<std::byte>{};
 }
 
 std::string Compiler::entry_path(const std::string& key) const { return options_.cache_folder + "/" + key + ".cubin"; }
@@ -105,12 +139,15 @@ std::vector<std::byte> Compiler::read_entry(const std::string& key) {
   return {};
 }
 
-void Compiler::write_entry(const std::string& key, std::span<const std::byte> cubin) const {
+void Compiler::write_entry(const std::string& key, std::span<const std::byte> cubin) {
   // A folder that cannot be written to costs a compile the next time, nothing else.
   if (options_.cache_folder.empty()) return;
   std::string temporary = entry_path(key) + ".XXXXXX";
   const int descriptor = ::mkstemp(temporary.data());
-  if (descriptor < 0) return;
+  if (descriptor < 0) {
+    ++unwritten_;
+    return;
+  }
   std::string bytes(kEntryMark);
   const Sha256 digest = sha256(cubin);
   bytes.append(reinterpret_cast<const char*>(digest.data()), digest.size());
@@ -123,15 +160,20 @@ void Compiler::write_entry(const std::string& key, std::span<const std::byte> cu
     if (written) at += static_cast<std::size_t>(put);
   }
   written = ::close(descriptor) == 0 && written;
-  if (!written || ::rename(temporary.c_str(), entry_path(key).c_str()) != 0) ::unlink(temporary.c_str());
+  if (written && ::rename(temporary.c_str(), entry_path(key).c_str()) == 0) return;
+  ++unwritten_;
+  ::unlink(temporary.c_str());
 }
 
 Result<std::vector<std::byte>> Compiler::cubin(const CompileUnit& unit) {
+  if (auto packed = read_packed(unit); !packed.empty()) return packed;
   const std::string name = PAGODA_TRY(key(unit));
   if (auto kept = read_entry(name); !kept.empty()) return kept;
-  if (options_.nvrtc == nullptr) {
-    return fail(ErrorCode::kDeviceMissing, "{} is not compiled yet, and there is no NVRTC to compile it with",
-                unit.source);
+  if (options_.nvrtc == nullptr && !options_.compile) {
+    return fail(ErrorCode::kDeviceMissing,
+                "{} for {} is neither packed with the program nor kept from an earlier run, and there is no NVRTC "
+                "(libnvrtc.so.12 or libnvrtc.so.13) to compile it with",
+                unit.source, unit.architecture);
   }
   std::vector<const EmbeddedSource*> reached;
   PAGODA_TRY(collect(unit.source, reached));
@@ -139,7 +181,8 @@ Result<std::vector<std::byte>> Compiler::cubin(const CompileUnit& unit) {
   for (const EmbeddedSource* source : reached) {
     if (source->name != unit.source) headers.push_back(*source);
   }
-  auto cubin = options_.nvrtc->compile(unit, *reached.front(), headers);
+  auto cubin = options_.compile ? options_.compile(unit)
+                                : options_.nvrtc->compile(unit, *reached.front(), headers, options_.line_info);
   ++(cubin.ok() ? compiled_ : failed_);
   if (cubin.ok()) write_entry(name, *cubin);
   return cubin;
@@ -168,7 +211,12 @@ Status Compiler::compile_all(std::span<const CompileUnit> units) {
 }
 
 CompilerCounters Compiler::counters() const {
-  return {.kept = kept_, .compiled = compiled_, .damaged = damaged_, .failed = failed_};
+  return {.packed = packed_,
+          .kept = kept_,
+          .compiled = compiled_,
+          .damaged = damaged_,
+          .failed = failed_,
+          .unwritten = unwritten_};
 }
 
 Result<std::shared_ptr<const Module>> ModuleLoader::load(const CompileUnit& unit) {

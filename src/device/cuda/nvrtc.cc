@@ -51,16 +51,17 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::load(const std::vector<std::string>&
   return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
 }
 
-std::vector<std::string> Nvrtc::options(const CompileUnit& unit) {
-  // Contraction is left to the sources, which name their fused multiply-adds; -lineinfo costs nothing at run time.
-  std::vector<std::string> options = {"--gpu-architecture=" + unit.architecture, "--std=c++20", "--fmad=false",
-                                      "-lineinfo"};
+std::vector<std::string> Nvrtc::options(const CompileUnit& unit, bool line_info) {
+  // Contraction is left to the sources, which name their fused multiply-adds.
+  std::vector<std::string> options = {"--gpu-architecture=" + unit.architecture, "--std=c++20", "--fmad=false"};
+  // Costs nothing at run time, and three times the bytes of the code itself.
+  if (line_info) options.push_back("-lineinfo");
   for (const std::string& define : unit.defines) options.push_back("-D" + define);
   return options;
 }
 
 Result<std::vector<std::byte>> Nvrtc::compile(const CompileUnit& unit, const EmbeddedSource& source,
-                                              std::span<const EmbeddedSource> headers) const {
+                                              std::span<const EmbeddedSource> headers, bool line_info) const {
   const std::string text(source.text);
   const std::string name(source.name);
   std::vector<std::string> storage;
@@ -79,7 +80,7 @@ Result<std::vector<std::byte>> Nvrtc::compile(const CompileUnit& unit, const Emb
                                     names.data());
   if (result != 0) return fail(ErrorCode::kInternal, "{}: {}", unit.source, api_->error_string(result));
 
-  const std::vector<std::string> all_options = options(unit);
+  const std::vector<std::string> all_options = options(unit, line_info);
   std::vector<const char*> option_texts;
   for (const std::string& option : all_options) option_texts.push_back(option.c_str());
   result = api_->compile_program(program, static_cast<int>(option_texts.size()), option_texts.data());

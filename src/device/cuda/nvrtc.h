@@ -21,13 +21,14 @@ class Nvrtc {
   /// "13.0"
   std::string version() const { return pagoda::format("{}.{}", major_, minor_); }
 
-  /// The cubin of a unit. Needs no GPU; may be called from several threads. `headers` are all texts it may include.
+  /// The cubin of a unit. Needs no GPU; may be called from several threads. `headers` are all texts it may include;
+  /// `line_info` is what profilers want to name lines of the source by.
   /// Error: kInternal with the compiler's words.
   Result<std::vector<std::byte>> compile(const CompileUnit& unit, const EmbeddedSource& source,
-                                         std::span<const EmbeddedSource> headers) const;
+                                         std::span<const EmbeddedSource> headers, bool line_info = true) const;
 
   /// The options a unit is compiled with, in order.
-  static std::vector<std::string> options(const CompileUnit& unit);
+  static std::vector<std::string> options(const CompileUnit& unit, bool line_info = true);
 
  private:
   struct Api;

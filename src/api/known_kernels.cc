@@ -1,0 +1,126 @@
+#include "api/known_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <sstream>
+
+#include "base/check.h"
+#include "io/json_config.h"
+#include "quant/format.h"
+#include "runtime/cuda_runner.h"
+
+namespace pagoda::api {
+namespace {
+
+using Units = std::vector<device::CompileUnit>;
+
+constexpr std::int32_t kFirstWithFp8 = 89;  // compute capability
+
+void sort_once(Units& units) {
+  std::ranges::sort(units);
+  const auto [first, last] = std::ranges::unique(units);
+  units.erase(first, last);
+}
+
+/// A model of configs/: its configuration, and the formats its weights come in.
+struct Known {
+  io::RawConfig config;
+  std::vector<std::string> formats;
+};
+
+/// The column `formats` of the list: "all", or names with commas between them.
+std::vector<std::string> formats_of(const std::string& column) {
+  std::vector<std::string> formats;
+  if (column == "all") {
+    for (const quant::Format* format : quant::all_formats()) formats.emplace_back(format->name);
+    return formats;
+  }
+  std::istringstream names(column);
+  for (std::string name; std::getline(names, name, ',');) {
+    PAGODA_CHECK(quant::find_format(name) != nullptr, "{}", name);
+    formats.push_back(name);
+  }
+  return formats;
+}
+
+/// One layer of a model of these sizes, as a config.json. Only what decides about device code is more than a default.
+Result<io::RawConfig> config_of(const std::string& architecture, const std::array<std::int64_t, 5>& sizes) {
+  const auto [hidden, ffn, heads, kv_heads, head_dim] = sizes;
+  std::string text = pagoda::format(
+      R"({{"architectures": ["{}"], "hidden_size": {}, "intermediate_size": {}, "num_attention_heads": {},)"
+      R"( "num_key_value_heads": {}, "head_dim": {}, "num_hidden_layers": 1, "vocab_size": 32000,)"
+      R"( "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true}})",
+      architecture, hidden, ffn, heads, kv_heads, head_dim);
+  return io::parse_json_config(pagoda::format("{} of {}", architecture, hidden), text);
+}
+
+Result<std::vector<Known>> models_of_list(const device::EmbeddedSource& list) {
+  std::vector<Known> models;
+  std::istringstream lines{std::string(list.text)};
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    std::istringstream columns(line);
+    std::string architecture, formats;
+    std::array<std::int64_t, 5> sizes{};
+    columns >> architecture;
+    for (std::int64_t& size : sizes) columns >> size;
+    columns >> formats;
+    PAGODA_CHECK(!columns.fail(), "{}: {}", list.name, line);
+    models.push_back({.config = PAGODA_TRY(config_of(architecture, sizes)), .formats = formats_of(formats)});
+  }
+  return models;
+}
+
+Result<std::vector<Known>> known_models() {
+  std::vector<Known> models;
+  for (const device::EmbeddedSource& file : known_configs()) {
+    if (file.name.ends_with(".json")) {
+      io::RawConfig config = PAGODA_TRY(io::parse_json_config(std::string(file.name), file.text));
+      models.push_back({.config = std::move(config), .formats = {"bf16"}});
+    } else {
+      std::ranges::move(PAGODA_TRY(models_of_list(file)), std::back_inserter(models));
+    }
+  }
+  return models;
+}
+
+/// The ways in which a model may be opened that ask for device code of their own.
+std::vector<ModelOptions> variants(const ModelOptions& options, const device::DeviceCaps& gpu) {
+  std::vector<ModelOptions> all = {options};
+  if (options.kv_dtype == "auto" && gpu.gpu.compute() >= kFirstWithFp8) {
+    all.push_back(options);
+    all.back().kv_dtype = "fp8_e4m3";
+  }
+  for (std::size_t i = 0, few = all.size(); i < few && options.max_running < kMostGpuHeadRows; ++i) {
+    all.push_back(all[i]);
+    all.back().max_running = kMostGpuHeadRows;
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<Units> units_of(const model::ModelDescription& described, const device::DeviceCaps& gpu,
+                       const ModelOptions& options, int threads) {
+  Units units = runtime::cuda_runner_units(PAGODA_TRY(plan_for(described, gpu, options, threads)));
+  sort_once(units);
+  return units;
+}
+
+Result<Units> known_units(const device::DeviceCaps& gpu, const ModelOptions& options, int threads) {
+  Units units;
+  for (const Known& known : PAGODA_TRY(known_models())) {
+    for (const std::string& format : known.formats) {
+      const io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(known.config, *quant::find_format(format)));
+      const model::ModelDescription described = PAGODA_TRY(model::describe_model(known.config, tensors));
+      for (const ModelOptions& variant : variants(options, gpu)) {
+        std::ranges::move(PAGODA_TRY(units_of(described, gpu, variant, threads)), std::back_inserter(units));
+      }
+    }
+  }
+  sort_once(units);
+  return units;
+}
+
+}  // namespace pagoda::api
