@@ -8,7 +8,7 @@ DEMO_MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 GEMMA_MODEL := models/gemma-3-270m-q4_k_m.gguf
 PAGODA := build/release/bin/pagoda
 
-.PHONY: demo test test-all build model models bench sanitize fuzz format format-check layers lint release install clean deps deps-dev
+.PHONY: demo test test-all build model models bench sanitize fuzz format format-check layers lint kernels release install clean deps deps-dev
 
 demo: build model
 	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)" --max-tokens 200 --repetition-penalty 1.1
@@ -67,8 +67,17 @@ lint: deps-dev
 	@tools/build.sh release pagoda
 	@git ls-files 'src/*.cc' 'apps/*.cc' | xargs clang-tidy -p build/release --quiet
 
-release: build
-	@strip -o build/pagoda $(PAGODA) && ls -l build/pagoda
+# The GPU kernels of configs/, for every GPU that Pagoda knows, in one file; what has not changed is not compiled again.
+kernels: deps
+	@tools/fetch_nvrtc.sh
+	@tools/build.sh release pack_kernels
+	@build/release/bin/pack_kernels build/nvrtc/libnvrtc.so.12 build/kernels build/kernels.pack
+
+# The program as others get it: with those kernels, stripped, checked.
+release: kernels
+	@tools/build.sh release pagoda_packed
+	@strip -o build/pagoda build/release/bin/pagoda_packed
+	@tools/check_release.sh build/pagoda
 
 install: build
 	@cmake --install build/release
