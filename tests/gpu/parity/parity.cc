@@ -2,7 +2,6 @@
 
 #include "gpu/receipt.h"
 #include "kernels/cuda/embedded.h"
-#include "unit/kernels/linear_cases.h"
 
 namespace pagoda::parity {
 
@@ -56,11 +55,12 @@ void Gpu::copy(std::byte* to, const std::byte* from, std::int64_t bytes) {
 }
 
 void Gpu::download(void* to, const std::byte* from, std::int64_t bytes) {
-  const auto& context = *device_->context();
-  context.driver().check(context.api().copy_to_host_async(to, reinterpret_cast<DeviceAddress>(from),
-                                                          static_cast<std::size_t>(bytes), stream_->handle()),
-                         "reading");
-  stream_->synchronize();
+  if (!staging_ || staging_->bytes() < bytes) {
+    staging_.emplace(
+        device::cuda::PinnedBytes::create(device_->context(), std::max<std::int64_t>(bytes, 1 << 22)).value());
+  }
+  staging_->download(0, bytes, from, *stream_);
+  std::memcpy(to, staging_->host(), static_cast<std::size_t>(bytes));
 }
 
 Matrix::Matrix(DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t stride)
@@ -154,15 +154,16 @@ std::unique_ptr<WeightPair> make_weight(const WeightCase& c, const kernels::Layo
   for (std::int64_t i = 0; c.bias && i < c.n; ++i) pair->bias.push_back(static_cast<float>(i % 7) * 0.125f - 0.3f);
   pair->gpu = gpu_weight(format, layout, shape, rows, pair->bias);
   note_units(kernels::pack_units(format, layout, Gpu::get().caps()));
-  pair->decoded.resize(static_cast<std::size_t>(c.n * k));
+  pair->decoded = std::make_unique<kernels::testing::AlignedBytes>(static_cast<std::size_t>(c.n * k) * sizeof(float));
+  auto* const decoded = reinterpret_cast<float*>(pair->decoded->data());
   for (std::int64_t row = 0; row < c.n; ++row) {
-    float* const values = pair->decoded.data() + row * k;
+    float* const values = decoded + row * k;
     format.decode_row(rows.data() + row * format.row_bytes(k), k, values);
     double sum = 0;
     for (std::int64_t i = 0; i < k; ++i) sum += static_cast<double>(values[i]) * values[i];
     pair->norms.push_back(std::sqrt(sum));
   }
-  pair->reference = {&format, &kernels::kRowsF32Layout, shape, reinterpret_cast<const std::byte*>(pair->decoded.data()),
+  pair->reference = {&format, &kernels::kRowsF32Layout, shape, pair->decoded->data(),
                      pair->bias.empty() ? nullptr : pair->bias.data()};
   return pair;
 }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "device/cuda/graph.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/pack.h"
+#include "unit/kernels/linear_cases.h"
 
 namespace pagoda::parity {
 
@@ -49,6 +51,7 @@ class Gpu {
 
   std::unique_ptr<device::cuda::CudaDevice> device_;
   std::unique_ptr<device::cuda::CudaStream> stream_;
+  std::optional<device::cuda::PinnedBytes> staging_;
   device::HostDevice reference_;
   ThreadPool pool_;
   device::HostStream host_;
@@ -129,7 +132,7 @@ GpuWeight gpu_weight(const quant::Format& format, const kernels::Layout& layout,
 /// One weight of a case on both sides.
 struct WeightPair {
   GpuWeight gpu;
-  std::vector<float> decoded;  ///< (n, k): what the reference reads
+  std::unique_ptr<kernels::testing::AlignedBytes> decoded;  ///< (n, k) floats: what the reference reads
   std::vector<float> bias;
   std::vector<double> norms;  ///< of its rows
   kernels::LinearWeight reference;
