@@ -30,8 +30,20 @@ Error unknown_device(const std::string& device) {
                     "the device must be auto, cpu, cuda, cuda:N or reference, not \"{}\"", device);
 }
 
+Result<std::shared_ptr<const Driver>> driver_of(const Library::State& library) {
+  const std::scoped_lock lock(library.mutex);
+  if (!library.driver) library.driver = PAGODA_TRY(Driver::load());
+  return library.driver;
+}
+
 Result<std::unique_ptr<CudaDevice>> open_gpu(const Library::State& library, std::int32_t ordinal) {
-  return CudaDevice::open(ordinal, compiler_of(library));
+  const auto open = [&]() -> Result<std::unique_ptr<CudaDevice>> {
+    return CudaDevice::open(PAGODA_TRY(driver_of(library)), ordinal, compiler_of(library));
+  };
+  auto device = open();
+  if (device.ok()) return device;
+  return fail_param(device.error().code, "device", "the device cuda:{} cannot be used: {}", ordinal,
+                    device.error().message);
 }
 
 Result<PlannedDevice> on_host(const Library::State& library, const DescribedFile& described,
@@ -59,7 +71,7 @@ Result<PlannedDevice> on_gpu(const Library::State& library, const DescribedFile&
 
 Result<PlannedDevice> automatic(const Library::State& library, const DescribedFile& described,
                                 const ModelOptions& options) {
-  const auto driver = Driver::load();
+  const auto driver = driver_of(library);
   std::string reason = driver.ok() ? "" : driver.error().message;
   const Result<std::int32_t> count = driver.ok() ? Context::device_count(**driver) : Result<std::int32_t>(0);
   for (std::int32_t ordinal = 0; count.ok() && ordinal < *count; ++ordinal) {

@@ -16,8 +16,9 @@ struct Library::State {
   device::DeviceCaps cpu;
   int threads = 1;
 
-  mutable std::mutex mutex;                                  // over the following
-  mutable std::shared_ptr<device::cuda::Compiler> compiler;  // made when a GPU is first asked for
+  mutable std::mutex mutex;                                    // over the following
+  mutable std::shared_ptr<const device::cuda::Driver> driver;  // found when a GPU is first asked for
+  mutable std::shared_ptr<device::cuda::Compiler> compiler;    // made then
   std::map<const void*, ModelMemory> ledger;
 
   void log(LogLevel level, const std::string& message) const {

@@ -83,6 +83,8 @@ void Engine::set_slot(const sched::Admission& admission) {
                                                            .end_ids = wanted.stop_ids,
                                                            .prompt_best = wanted.prompt_best.value_or(0)});
   if (status.ok()) return;
+  // A lost device fails the step as well, and that ends every job.
+  if (kind_of(status.error().code) == ErrorKind::kDevice) return;
   // The step is composed already: the row runs with defaults, and its result is dropped.
   const SamplingParams defaults;
   const Status plain = runner_->set_slot(

@@ -63,25 +63,31 @@ class Weights::Loader {
       const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
       if (index >= pieces_.size() || failed_.load(std::memory_order_relaxed)) break;
       const Piece& piece = pieces_[index];
-      if (Status status = load_safely(piece, packer); !status.ok()) {
-        const std::lock_guard lock(mutex_);
-        if (!error_.has_value()) error_ = std::move(status).error();
-        failed_.store(true, std::memory_order_relaxed);
-        break;
-      }
+      if (!done_safely([&] { return load(piece, packer); })) break;
       const std::int64_t done = done_.fetch_add(piece.bytes, std::memory_order_relaxed) + piece.bytes;
       if (worker == 0 && progress_) progress_(done, total_);
     }
-    packer.finish();
+    done_safely([&]() -> Status {
+      packer.finish();
+      return Ok{};
+    });
   }
 
-  /// A worker's thread has no one above it who would catch.
-  Status load_safely(const Piece& piece, kernels::Packer& packer) const {
-    try {
-      return load(piece, packer);
-    } catch (const device::cuda::DeviceError& error) {
-      return error.error();
-    }
+  /// A worker's thread has no one above it who would catch. Keeps the first error.
+  template <class Body>
+  bool done_safely(Body&& body) {
+    const Status status = [&]() -> Status {
+      try {
+        return body();
+      } catch (const device::cuda::DeviceError& error) {
+        return error.error();
+      }
+    }();
+    if (status.ok()) return true;
+    const std::lock_guard lock(mutex_);
+    if (!error_.has_value()) error_ = status.error();
+    failed_.store(true, std::memory_order_relaxed);
+    return false;
   }
 
   Status load(const Piece& piece, kernels::Packer& packer) const {

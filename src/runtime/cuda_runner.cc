@@ -51,6 +51,7 @@ class CudaRunner final : public Runner {
   }
 
   Result<StepResult> fetch() override {
+    if (lost_) return *lost_;
     PAGODA_CHECK(fetched_ < submitted_, "no step is in flight");
     Flight& flight = flights_[fetched_++ % kInFlight];
     PAGODA_TRY(guarded([&]() -> Status {
@@ -219,7 +220,9 @@ void CudaRunner::read(Flight& flight) {
       row.non_finite = drawn[i].non_finite != 0;
       if (!row.non_finite) row.id = drawn[i].id;
       row.logprob = drawn[i].logprob;
-      copy_best(i, flight.results->best(token.row));
+      const std::span<TokenLogprob> kept = flight.results->best(token.row);
+      copy_best(i, kept);
+      row.best = kept;
     }
     if (token.place >= 0 && !flight.results->row(token.row).target_logprobs.empty()) {
       flight.results->target_logprob(token) = flight.rows[i].target >= 0 ? drawn[i].target_logprob : 0;

@@ -19,7 +19,11 @@ CudaDevice::CudaDevice(ContextPtr context, std::shared_ptr<Compiler> compiler, P
       staging_(std::move(staging)) {}
 
 Result<std::unique_ptr<CudaDevice>> CudaDevice::open(std::int32_t ordinal, std::shared_ptr<Compiler> compiler) {
-  std::shared_ptr<const Driver> driver = PAGODA_TRY(Driver::load());
+  return open(PAGODA_TRY(Driver::load()), ordinal, std::move(compiler));
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::open(std::shared_ptr<const Driver> driver, std::int32_t ordinal,
+                                                     std::shared_ptr<Compiler> compiler) {
   ContextPtr context = PAGODA_TRY(Context::create(std::move(driver), ordinal));
   PinnedBytes staging = PAGODA_TRY(PinnedBytes::create(context, kStagingBytes));
   return std::unique_ptr<CudaDevice>(new CudaDevice(std::move(context), std::move(compiler), std::move(staging)));
@@ -27,10 +31,11 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(std::int32_t ordinal, std::
 
 Result<Memory> CudaDevice::allocate(std::int64_t bytes, const char* purpose, Use) {
   if (bytes <= 0) return Memory();
-  auto range = std::make_shared<AddressRange>(PAGODA_TRY(AddressRange::reserve(context_, bytes)));
-  if (Status mapped = range->map(bytes); !mapped.ok()) {
-    return fail(mapped.error().code, "{}: {}", purpose, mapped.error().message);
-  }
+  const auto refused = [&](const Error& error) { return fail(error.code, "{}: {}", purpose, error.message); };
+  Result<AddressRange> reserved = AddressRange::reserve(context_, bytes);
+  if (!reserved.ok()) return refused(reserved.error());
+  auto range = std::make_shared<AddressRange>(*std::move(reserved));
+  if (const Status mapped = range->map(bytes); !mapped.ok()) return refused(mapped.error());
   allocated_bytes_ += range->mapped_bytes();
   std::byte* data = range->data();
   return Memory(data, bytes, [range]() mutable { range.reset(); });

@@ -15,6 +15,8 @@ class CudaDevice final : public Device {
  public:
   /// Makes the card's context the calling thread's. Errors: kDeviceMissing, kDeviceUnfit.
   static Result<std::unique_ptr<CudaDevice>> open(std::int32_t ordinal, std::shared_ptr<Compiler> compiler);
+  static Result<std::unique_ptr<CudaDevice>> open(std::shared_ptr<const Driver> driver, std::int32_t ordinal,
+                                                  std::shared_ptr<Compiler> compiler);
 
   Result<Memory> allocate(std::int64_t bytes, const char* purpose, Use use = Use::kOnce) override;
   void upload(std::byte* to, const void* from, std::int64_t bytes) override;

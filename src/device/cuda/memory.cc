@@ -169,13 +169,23 @@ void PinnedBytes::check_range(std::int64_t offset, std::int64_t bytes) const {
                offset, bytes, bytes_);
 }
 
+void PinnedBytes::note_transfer(CudaStream& stream) {
+  try {
+    last_->record(stream);
+  } catch (const DeviceError&) {
+    // A transfer that no event stands for has to be over before its memory goes.
+    context_->api().stream_synchronize(stream.handle());
+    throw;
+  }
+  busy_ = true;
+}
+
 void PinnedBytes::upload(std::int64_t offset, std::int64_t bytes, void* device, CudaStream& stream) {
   check_range(offset, bytes);
   context_->driver().check(context_->api().copy_to_device_async(reinterpret_cast<DeviceAddress>(device), data_ + offset,
                                                                 static_cast<std::size_t>(bytes), stream.handle()),
                            "copying to the device");
-  last_->record(stream);
-  busy_ = true;
+  note_transfer(stream);
 }
 
 void PinnedBytes::download(std::int64_t offset, std::int64_t bytes, const void* device, CudaStream& stream) {
@@ -183,8 +193,7 @@ void PinnedBytes::download(std::int64_t offset, std::int64_t bytes, const void* 
   context_->driver().check(context_->api().copy_to_host_async(data_ + offset, reinterpret_cast<DeviceAddress>(device),
                                                               static_cast<std::size_t>(bytes), stream.handle()),
                            "copying from the device");
-  last_->record(stream);
-  busy_ = true;
+  note_transfer(stream);
 }
 
 }  // namespace pagoda::device::cuda

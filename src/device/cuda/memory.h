@@ -128,6 +128,7 @@ class PinnedBytes {
  private:
   PinnedBytes() = default;
   void check_range(std::int64_t offset, std::int64_t bytes) const;
+  void note_transfer(CudaStream& stream);
 
   ContextPtr context_;
   std::byte* data_ = nullptr;

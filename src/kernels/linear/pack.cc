@@ -60,7 +60,7 @@ class CudaPacker final : public Packer {
     }
     piece.host->upload(0, piece.bytes, piece.device->data(), stream_);
     auto kernel = device_.kernel<ToBf16Params>(pack_units(format, layout, device_.caps())[0], "to_bf16_rows");
-    PAGODA_CHECK(kernel.ok(), "{}", kernel.error().message);
+    if (!kernel.ok()) throw device::cuda::DeviceError(kernel.error());
     const std::int64_t columns = round_up<std::int64_t>(shape.k, 32);
     const std::size_t before = layout.packed_bytes(format, {.n = first_row, .k = shape.k});
     kernel->launch(stream_,

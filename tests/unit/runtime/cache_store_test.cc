@@ -70,7 +70,8 @@ TEST(SizeCache, BytesAreNeverPassed) {
 TEST(CacheStore, LayersHavePagesOfTheirOwn) {
   const model::Plan plan = plan_of(gemma());
   const auto groups = size_cache(plan, {.tokens = 160}).value();
-  const CacheStore store = CacheStore::create(plan, groups).value();
+  device::HostDevice device(plan.caps);
+  const CacheStore store = CacheStore::create(plan, groups, device).value();
   ASSERT_EQ(store.pages().size(), 7u);
   EXPECT_EQ(store.bytes(), bytes_of(groups));
   for (std::size_t i = 0; i + 1 < 7; ++i) {

@@ -1,0 +1,315 @@
+// A runner on a GPU of paper: what is captured, what a step brings over, what is taken and given back. Kernels do not
+// run here; what they compute is tested elsewhere.
+#include "runtime/cuda_runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "fixtures/paper_runner.h"
+#include "fixtures/runner_driver.h"
+#include "kernels/embed/cuda_embed.h"
+#include "kernels/sample/cuda_sample.h"
+#include "runtime/cuda_graphs.h"
+
+namespace pagoda::runtime {
+namespace {
+
+using fixtures::Feed;
+using fixtures::PaperDriver;
+using fixtures::PaperGraph;
+using fixtures::PaperLaunch;
+using fixtures::PaperRunner;
+using fixtures::RunnerDriver;
+using kernels::CudaEmbedParams;
+using kernels::CudaSampleParams;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<std::string> kernels_of(const PaperGraph& graph) {
+  std::vector<std::string> names;
+  for (const PaperLaunch& node : graph.nodes) names.push_back(node.kernel);
+  return names;
+}
+
+/// The graphs of a model of so many layers, by rows.
+std::map<std::int64_t, PaperGraph> graphs_of(std::int64_t layers) {
+  fixtures::TinyConfig config = fixtures::paper_config();
+  config.layers = layers;
+  PaperRunner runner(config);
+  EXPECT_TRUE(runner.make().ok());
+  const std::vector<std::int64_t> buckets = CudaGraphs::buckets(24);
+  const std::vector<PaperGraph> graphs = runner.paper().graphs();
+  EXPECT_EQ(graphs.size(), buckets.size());
+  std::map<std::int64_t, PaperGraph> by_rows;
+  for (std::size_t i = 0; i < graphs.size(); ++i) by_rows[buckets[i]] = graphs[i];
+  return by_rows;
+}
+
+TEST(CudaRunner, BucketsAreAllSmallNumbersAndThenSteps) {
+  EXPECT_THAT(CudaGraphs::buckets(3), ElementsAre(1, 2, 3));
+  EXPECT_THAT(CudaGraphs::buckets(24), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 24));
+  EXPECT_EQ(CudaGraphs::buckets(300).back(), 256);
+  for (const std::int64_t most : {1, 17, 65, 100, 256}) {
+    const std::vector<std::int64_t> buckets = CudaGraphs::buckets(most);
+    EXPECT_EQ(buckets.back(), most);
+    EXPECT_TRUE(std::ranges::is_sorted(buckets));
+    EXPECT_EQ(std::set(buckets.begin(), buckets.end()).size(), buckets.size());
+  }
+}
+
+// Each layer is the same few kernels, with a sum of slices here and there; around them are ids, schedule and head.
+TEST(CudaRunner, EachBucketsNodes) {
+  const auto two = graphs_of(2);
+  const auto five = graphs_of(5);
+  for (const std::int64_t rows : {1, 2, 3, 16, 24}) {
+    const std::vector<std::string> few = kernels_of(two.at(rows));
+    const std::vector<std::string> many = kernels_of(five.at(rows));
+    const std::size_t layer = (many.size() - few.size()) / 3;
+    EXPECT_EQ(few.size() + 3 * layer, many.size()) << rows;
+    EXPECT_GE(layer, 6u) << rows;
+    EXPECT_LE(layer, rows <= 2 ? 6u : 10u) << rows;
+    EXPECT_LE(few.size() - 2 * layer, 4u) << rows << ": " << testing::PrintToString(few);
+    EXPECT_EQ(few[0], "embed");
+    EXPECT_EQ(few[1], "decode_schedule");
+    EXPECT_EQ(std::ranges::count(few, "decode"), 2) << rows;
+    EXPECT_EQ(std::ranges::count(few, "prefill_sm90"), 0) << rows;
+    EXPECT_EQ(std::vector(few.begin() + 2, few.begin() + 2 + static_cast<std::ptrdiff_t>(layer)),
+              std::vector(many.end() - static_cast<std::ptrdiff_t>(many.size() - 2 - 2 * layer),
+                          many.end() - static_cast<std::ptrdiff_t>(many.size() - 2 - 3 * layer)));
+  }
+}
+
+// CASES F2: what a graph holds outlives it.
+TEST(CudaRunner, CapturedAddressesLast) {
+  PaperRunner runner;
+  ASSERT_TRUE(runner.make().ok());
+  std::int64_t addresses = 0;
+  for (const PaperGraph& graph : runner.paper().graphs()) {
+    for (const PaperLaunch& node : graph.nodes) {
+      const auto held = runner.paper().addresses(node);
+      addresses += std::ssize(held);
+      EXPECT_FALSE(held.empty()) << node.kernel;
+      for (const void* address : held) EXPECT_TRUE(runner.paper().lasting(address)) << node.kernel;
+    }
+  }
+  EXPECT_GT(addresses, 1000);
+  EXPECT_EQ(runner.paper().calls("cuMemAllocFromPoolAsync"), 0);
+  EXPECT_THAT(runner.paper().faults(), IsEmpty());
+}
+
+// CASES F3: the cache is there before anything is captured, and capturing takes nothing more.
+TEST(CudaRunner, MemoryIsTakenBeforeTheFirstCapture) {
+  PaperRunner runner;
+  runner.paper().fail_call("cuStreamBeginCapture", 1, 719);
+  EXPECT_FALSE(runner.make().ok());
+  const std::int64_t bytes = runner.device().allocated_bytes();
+  EXPECT_GT(bytes, 2000 * 2 * 2 * 32 * 2) << "the cache is there";
+  runner.close();
+  ASSERT_TRUE(runner.make().ok());
+  EXPECT_EQ(runner.device().allocated_bytes(), bytes);
+}
+
+void start_all(RunnerDriver& driver, std::int32_t slots, std::int64_t tokens = 30) {
+  for (std::int32_t slot = 0; slot < slots; ++slot) {
+    driver.start(slot, fixtures::some_ids(tokens + slot, 67, 3u + static_cast<unsigned>(slot)));
+  }
+}
+
+std::vector<Feed> decodes(std::int32_t slots) {
+  std::vector<Feed> feeds;
+  for (std::int32_t slot = 0; slot < slots; ++slot) feeds.push_back({.slot = slot, .wants_id = true});
+  return feeds;
+}
+
+TEST(CudaRunner, ADecodeStepIsAReplayAndASample) {
+  PaperRunner runner;
+  ASSERT_TRUE(runner.make().ok());
+  RunnerDriver driver(*runner);
+  start_all(driver, 5);
+  for (std::int32_t slot = 0; slot < 5; ++slot) {
+    driver.step({{.slot = slot, .count = static_cast<std::int32_t>(30 + slot), .wants_id = true}});
+  }
+  for (const std::int32_t rows : {1, 2, 5}) {
+    runner.paper().run();
+    runner.paper().forget();
+    driver.step(decodes(rows));
+    std::vector<std::string> own;
+    std::set<std::int64_t> graphs;
+    for (const PaperLaunch& launch : runner.paper().launches()) {
+      if (launch.graph >= 0) graphs.insert(launch.graph);
+      if (launch.graph < 0 && launch.kernel != "block_tables") own.push_back(launch.kernel);
+    }
+    EXPECT_THAT(graphs, ElementsAre(rows - 1));
+    EXPECT_THAT(own, ElementsAre("sample_extremes")) << "greedy rows need no more";
+    const auto copies = runner.paper().copies();
+    ASSERT_EQ(copies.size(), 3u) << "inputs, rows of the sampler, ids";
+    EXPECT_LE(copies[0].bytes, 4096u);
+    EXPECT_EQ(copies[1].bytes, rows * sizeof(kernels::CudaSampleRow));
+    EXPECT_EQ(copies[2].bytes, rows * sizeof(kernels::CudaSampleResult));
+  }
+  EXPECT_THAT(runner.paper().faults(), IsEmpty());
+}
+
+// The bucket is wider than the batch: rows of no slot draw nothing.
+TEST(CudaRunner, PaddedRowsDrawNothing) {
+  PaperRunner runner;
+  ASSERT_TRUE(runner.make().ok());
+  RunnerDriver driver(*runner);
+  start_all(driver, 18, 4);
+  for (std::int32_t slot = 0; slot < 18; ++slot) driver.step({{.slot = slot, .count = 4 + slot, .wants_id = true}});
+  std::vector<std::int32_t> slots;
+  runner.paper().on_launch = [&](const PaperLaunch& launch) {
+    if (launch.kernel != "sample_extremes") return;
+    const auto params = launch.as<CudaSampleParams>();
+    for (std::uint32_t row = 0; row < launch.grid.y; ++row) slots.push_back(params.rows[row].slot);
+  };
+  driver.step(decodes(18));
+  ASSERT_EQ(slots.size(), 24u);
+  for (std::int32_t row = 0; row < 24; ++row) EXPECT_EQ(slots[static_cast<std::size_t>(row)], row < 18 ? row : -1);
+}
+
+// Two steps are in flight before the first one runs: each is computed from its own ids.
+TEST(CudaRunner, StepsInFlightDoNotTouchEachOther) {
+  PaperRunner runner;
+  ASSERT_TRUE(runner.make().ok());
+  RunnerDriver driver(*runner);
+  start_all(driver, 2);
+  std::vector<std::vector<std::int32_t>> ids;
+  const std::int32_t* last_ids = nullptr;
+  runner.paper().on_launch = [&](const PaperLaunch& launch) {
+    if (launch.kernel == "sample_extremes") {
+      EXPECT_EQ(launch.as<CudaSampleParams>().last_ids, last_ids);
+    }
+    if (launch.kernel != "embed") return;
+    const auto params = launch.as<CudaEmbedParams>();
+    ids.emplace_back(params.ids, params.ids + 2);
+    last_ids = params.last_ids;
+  };
+  const std::vector<Feed> both = decodes(2);
+  driver.step({{.slot = 0, .count = 30, .wants_id = true}, {.slot = 1, .count = 31, .wants_id = true}});
+  ids.clear();
+  driver.submit(both);
+  const std::size_t before = ids.size();
+  driver.submit({{.slot = 0, .wants_id = true, .first_id_on_device = true},
+                 {.slot = 1, .wants_id = true, .first_id_on_device = true}});
+  EXPECT_EQ(ids.size(), before) << "the second does not wait for the first";
+  EXPECT_EQ(runner->fetch().value().rows.size(), 2u);
+  EXPECT_EQ(runner->fetch().value().rows.size(), 2u);
+  runner.paper().run();
+  EXPECT_THAT(ids, ElementsAre(ElementsAre(driver.ids(0)[30], driver.ids(1)[31]), ElementsAre(-1, -2)));
+  EXPECT_NE(last_ids, nullptr);
+  EXPECT_THAT(runner.paper().faults(), IsEmpty());
+}
+
+TEST(CudaRunner, NothingIsTakenOnceItIsReady) {
+  PaperRunner runner;
+  ASSERT_TRUE(runner.make().ok());
+  const std::int64_t ready = runner.paper().allocations();
+  const std::int64_t bytes = runner.device().allocated_bytes();
+  RunnerDriver driver(*runner);
+  driver.recycle();
+  std::mt19937 rng(5);
+  for (std::int32_t step = 0, next = 0; step < 200; ++step) {
+    const auto slot = static_cast<std::int32_t>(rng() % 6);
+    if (step % 9 == 0 || driver.left(slot) == 0 || driver.ids(slot).size() > 100) {
+      driver.give_back(next % 6);
+      driver.start(next % 6, fixtures::some_ids(20 + step % 50, 67, static_cast<unsigned>(step)),
+                   fixtures::sampling([&](SamplingParams& p) {
+                     p.temperature = step % 2 == 0 ? 0.0f : 0.8f;
+                     p.logprobs = step % 3 == 0 ? 4 : 0;
+                     p.repetition_penalty = step % 5 == 0 ? 1.2f : 1.0f;
+                   }));
+      ++next;
+    }
+    std::vector<Feed> feeds;
+    std::int64_t room = 90;
+    for (std::int32_t s = 0; s < std::min(next, 6); ++s) {
+      const std::int64_t count = std::min<std::int64_t>({driver.left(s), room, 17});
+      if (count == 0) continue;
+      room -= count;
+      feeds.push_back({.slot = s, .count = static_cast<std::int32_t>(count), .wants_id = count == driver.left(s)});
+    }
+    if (!feeds.empty()) driver.step(feeds);
+  }
+  EXPECT_EQ(runner.paper().allocations(), ready);
+  EXPECT_EQ(runner.device().allocated_bytes(), bytes);
+  EXPECT_THAT(runner.paper().faults(), IsEmpty());
+}
+
+/// Entries that only give back what was taken; their failure loses it.
+bool gives_back(const std::string& entry) {
+  for (const char* end : {"Release", "Free", "FreeHost", "Unmap", "Destroy", "Unload"}) {
+    if (entry.ends_with(end)) return true;
+  }
+  return false;
+}
+
+TEST(CudaRunner, AFailedCallIsAnErrorAndLosesNothing) {
+  std::map<std::string, std::int64_t> calls;
+  model::PlanOptions options = PaperRunner::small_options();
+  options.max_rows = options.head_rows = 2;
+  {
+    PaperRunner runner(fixtures::paper_config(), options);
+    ASSERT_TRUE(runner.make().ok());
+    for (const std::string& entry : runner.paper().called()) calls[entry] = runner.paper().calls(entry);
+    runner.close();
+    EXPECT_THAT(runner.paper().leaks(), IsEmpty());
+    EXPECT_THAT(runner.paper().faults(), IsEmpty());
+  }
+  PaperRunner runner(fixtures::paper_config(), options);
+  std::int64_t tried = 0;
+  for (const auto& [entry, count] : calls) {
+    if (gives_back(entry) || entry.starts_with("cuGetError") || entry == "cuMemGetInfo") continue;
+    for (const std::int64_t n : std::set<std::int64_t>{1, 2, (count + 1) / 2, count}) {
+      if (n > count) continue;
+      // 2 is want of memory, which is refused in other words than a lost device, 719.
+      for (const device::cuda::Result32 result : {2, 719}) {
+        if (result == 2 && !entry.starts_with("cuMem") && n > 1) continue;
+        SCOPED_TRACE(pagoda::format("call {} of {} to {} fails with {}", n, count, entry, result));
+        runner.paper().fail_call(entry, n, result);
+        const Status made = runner.make();
+        // A second parameter of a kernel is asked for to hear that there is none.
+        EXPECT_TRUE(!made.ok() || !runner.paper().failed() || entry == "cuFuncGetParamInfo");
+        runner.close();
+        EXPECT_THAT(runner.paper().leaks(), IsEmpty());
+        EXPECT_THAT(runner.paper().faults(), IsEmpty());
+        ++tried;
+      }
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(tried, 80);
+}
+
+TEST(CudaRunner, ALostDeviceSaysSoAgainAndAgain) {
+  for (const char* entry : {"cuGraphLaunch", "cuLaunchKernelEx", "cuMemcpyHtoDAsync", "cuEventSynchronize"}) {
+    SCOPED_TRACE(entry);
+    PaperRunner runner;
+    ASSERT_TRUE(runner.make().ok());
+    RunnerDriver driver(*runner);
+    start_all(driver, 2);
+    driver.step({{.slot = 0, .count = 30, .wants_id = true}, {.slot = 1, .count = 31, .wants_id = true}});
+    driver.submit(decodes(2));
+    runner.paper().fail_call(entry, 1, 719, true);
+    Status submitted = driver.try_submit({{.slot = 0, .wants_id = true, .first_id_on_device = true}});
+    for (int again = 0; again < 3; ++again) {
+      const auto fetched = runner->fetch();
+      ASSERT_FALSE(fetched.ok());
+      EXPECT_EQ(fetched.error().code, ErrorCode::kDeviceLost);
+      submitted = driver.try_submit(decodes(2));
+      ASSERT_FALSE(submitted.ok());
+      EXPECT_EQ(submitted.error().message, fetched.error().message);
+      const SamplingParams defaults;
+      EXPECT_EQ(runner->set_slot(1, {.sampling = &defaults, .tokens = {}, .end_ids = {}}).error().code,
+                ErrorCode::kDeviceLost);
+    }
+    runner.close();
+    EXPECT_THAT(runner.paper().leaks(), IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::runtime
