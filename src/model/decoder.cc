@@ -109,6 +109,12 @@ class Decoder::Preparation {
         bytes(tokens, attended, plan_.activation),        bytes(tokens, activated, plan_.activation),
         bytes(rows, plan_.spec.hidden, plan_.activation), bytes(rows, plan_.spec.vocab, plan_.residual),
         round_up(plan_.scratch_bytes, kAlignment)};
+    std::size_t update = 0;
+    for (const LayerPlan& layer : plan_.layers) {
+      update = std::max({update, kernels::residual_update_bytes(layer.attention_out.problem, plan_.caps),
+                         kernels::residual_update_bytes(layer.ffn_out.problem, plan_.caps)});
+    }
+    sizes.push_back(round_up(static_cast<std::int64_t>(update), kAlignment));
     decoder_.schedules_.resize(plan_.spec.cache_groups.size());
     for (std::size_t g = 0; g < decoder_.schedules_.size(); ++g) {
       const std::size_t work = kernels::attention_work_bytes(attention_of(g), plan_.caps);
@@ -123,7 +129,7 @@ class Decoder::Preparation {
       places.push_back(at);
       at += size;
     }
-    for (std::size_t g = 0; g < decoder_.schedules_.size(); ++g) decoder_.schedules_[g].work = places[7 + g];
+    for (std::size_t g = 0; g < decoder_.schedules_.size(); ++g) decoder_.schedules_[g].work = places[8 + g];
     decoder_.residual_ = places[0];
     decoder_.query_ = places[1];
     decoder_.attended_ = places[2];
@@ -132,6 +138,7 @@ class Decoder::Preparation {
     decoder_.logits_ = decoder_.view(places[5], rows, plan_.spec.vocab);
     decoder_.logits_.dtype = plan_.residual;
     decoder_.scratch_ = places[6];
+    if (update > 0) decoder_.update_ = places[7];
     return Ok{};
   }
 
@@ -203,10 +210,12 @@ void Decoder::forward(const DecoderInputs& inputs, device::Stream& stream) const
   for (std::size_t g = 0; g < schedules_.size(); ++g) {
     schedules_[g].step.launch({.step = inputs.step, .group = inputs.groups[g]}, stream);
   }
-  for (const Block& block : blocks_) forward(block, inputs, stream);
+  kernels::ResidualUpdate update{.memory = reinterpret_cast<float*>(update_)};
+  for (const Block& block : blocks_) forward(block, inputs, update, &block == &blocks_.back(), stream);
 }
 
-void Decoder::forward(const Block& block, const DecoderInputs& inputs, device::Stream& stream) const {
+void Decoder::forward(const Block& block, const DecoderInputs& inputs, kernels::ResidualUpdate& update, bool last,
+                      device::Stream& stream) const {
   const std::int64_t tokens = inputs.step.num_tokens;
   kernels::GroupInputs group = inputs.groups[block.cache_group];
   group.work = schedules_[block.cache_group].work;
@@ -219,7 +228,8 @@ void Decoder::forward(const Block& block, const DecoderInputs& inputs, device::S
                              .step = inputs.step,
                              .group = group,
                              .pages = block.pages,
-                             .scratch = scratch_},
+                             .scratch = scratch_,
+                             .update = &update},
                             stream);
   block.attention.launch({.query = query,
                           .output = attended,
@@ -228,9 +238,10 @@ void Decoder::forward(const Block& block, const DecoderInputs& inputs, device::S
                           .pages = block.pages,
                           .scratch = scratch_},
                          stream);
-  block.attention_out.launch({.input = attended, .residual = residual, .scratch = scratch_}, stream);
-  block.ffn_in.launch({.residual = residual, .output = activated, .scratch = scratch_}, stream);
-  block.ffn_out.launch({.input = activated, .residual = residual, .scratch = scratch_}, stream);
+  block.attention_out.launch({.input = attended, .residual = residual, .scratch = scratch_, .update = &update}, stream);
+  block.ffn_in.launch({.residual = residual, .output = activated, .scratch = scratch_, .update = &update}, stream);
+  block.ffn_out.launch(
+      {.input = activated, .residual = residual, .scratch = scratch_, .update = last ? nullptr : &update}, stream);
 }
 
 void Decoder::head(const std::int64_t* wanted, std::int64_t count, device::Stream& stream) const {

@@ -60,7 +60,9 @@ class Decoder {
   };
   class Preparation;
 
-  void forward(const Block& block, const DecoderInputs& inputs, device::Stream& stream) const;
+  /// `update` is what the block before left to be added to the residual stream; a last block leaves nothing.
+  void forward(const Block& block, const DecoderInputs& inputs, kernels::ResidualUpdate& update, bool last,
+               device::Stream& stream) const;
   /// The first `rows` rows of a buffer of activations, `cols` wide; of the residual stream.
   tensor::MatrixView view(std::byte* data, std::int64_t rows, std::int64_t cols) const;
   tensor::MatrixView residual(std::int64_t rows) const;
@@ -86,6 +88,7 @@ class Decoder {
   std::byte* attended_ = nullptr;
   std::byte* activated_ = nullptr;
   std::byte* scratch_ = nullptr;
+  std::byte* update_ = nullptr;  // ResidualUpdate::memory; null on a host
   tensor::MatrixView logits_;
   tensor::MatrixView hidden_;
 };

@@ -59,14 +59,25 @@ Status SliceSum::prepare(const CudaProductProblem& problem, device::cuda::CudaDe
   return Ok{};
 }
 
+float* SliceSum::place(const CudaProductArgs& args) {
+  const bool later = args.update != nullptr && args.update->memory != nullptr;
+  return later ? args.update->memory : reinterpret_cast<float*>(args.scratch);
+}
+
 void SliceSum::launch(const CudaProductArgs& args, std::int64_t n, int slices, device::cuda::CudaStream& stream) const {
+  if (args.update != nullptr && args.update->memory != nullptr) {
+    args.update->slices = slices;
+    args.update->slice_stride = args.m * n;
+    args.update->scale = scale_;
+    return;
+  }
   kernel_.launch(stream,
                  {.grid = {.x = grid_size(args.m)},
                   .block = {.x = kSumThreads},
                   .shared_bytes = static_cast<std::uint32_t>(n * 4),
                   .programmatic = true},
                  {.residual = static_cast<float*>(args.outputs[0]),
-                  .update = reinterpret_cast<const float*>(args.scratch),
+                  .update = place(args),
                   .weight = nullptr,
                   .output = nullptr,
                   .hidden = n,
@@ -119,10 +130,14 @@ bool CudaProduct::supports(const CudaProductProblem& problem, const device::Devi
          (fragment_ordered(linear) || file_ordered(linear)) && (!is_gated(problem) || linear.weights[0].n % 4 == 0);
 }
 
-std::size_t CudaProduct::scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+std::size_t CudaProduct::slice_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   const std::size_t many = needs_many(problem, caps) ? ManyRows::scratch_bytes(problem, caps) : 0;
-  if (fragment_ordered(problem.linear)) return std::max(many, BulkRows::scratch_bytes(problem, caps));
-  return Generic::scratch_bytes(problem) + many;
+  return fragment_ordered(problem.linear) ? std::max(many, BulkRows::scratch_bytes(problem, caps)) : many;
+}
+
+std::size_t CudaProduct::scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  const std::size_t decoded = fragment_ordered(problem.linear) ? 0 : Generic::scratch_bytes(problem);
+  return decoded + slice_bytes(problem, caps);
 }
 
 std::vector<CompileUnit> CudaProduct::units(const CudaProductProblem& problem, const device::DeviceCaps& caps) {

@@ -13,6 +13,7 @@
 
 #include "device/cuda/cuda_device.h"
 #include "kernels/linear/linear.h"
+#include "kernels/stages/residual_update.h"
 
 namespace pagoda::kernels {
 
@@ -41,13 +42,16 @@ struct CudaProductArgs {
   std::int64_t m = 0;                                 ///< at most linear.max_m
   std::array<void*, kMaxLinearWeights> outputs = {};  ///< one a weight; one in all, if gated
   std::array<std::int64_t, kMaxLinearWeights> output_strides = {};
-  std::byte* scratch = nullptr;  ///< scratch_bytes, aligned to 256
+  std::byte* scratch = nullptr;      ///< scratch_bytes, aligned to 256
+  ResidualUpdate* update = nullptr;  ///< of kResidual: where slices of k may leave their sums
 };
 
 class CudaProduct {
  public:
   static bool supports(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  /// Of the sums that slices of k leave; part of scratch_bytes.
+  static std::size_t slice_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   static Result<CudaProduct> prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,
                                      device::cuda::CudaDevice& device);

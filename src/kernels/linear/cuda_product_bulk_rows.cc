@@ -106,7 +106,7 @@ void BulkRows::launch(const CudaProductArgs& args, device::cuda::CudaStream& str
     return;
   }
   const std::int64_t n = params.weights[0].n;
-  params.weights[0].output = args.scratch;
+  params.weights[0].output = SliceSum::place(args);
   params.weights[0].output_stride = n;
   launch.kernel.launch(stream, launch.config, params);
   sum_.launch(args, n, params.splits, stream);

@@ -28,11 +28,14 @@ std::int64_t row_tiles(const CudaProductProblem& problem);
 MmaRowsWeight device_weight(const LinearWeight& weight);
 void set_outputs(MmaRowsWeight (&weights)[kMaxLinearWeights], const CudaProductArgs& args);
 
-/// residual += scale · Σ slices, for products whose slices of k leave sums of their own in the scratch.
+/// residual += scale · Σ slices, for products whose slices of k leave sums of their own: by a kernel of its own, or
+/// left to the next stage's norm where the arguments allow it.
 class SliceSum {
  public:
   static CompileUnit unit(const device::DeviceCaps& caps);
   Status prepare(const CudaProductProblem& problem, device::cuda::CudaDevice& device);
+  /// Where the product's slices go.
+  static float* place(const CudaProductArgs& args);
   void launch(const CudaProductArgs& args, std::int64_t n, int slices, device::cuda::CudaStream& stream) const;
 
  private:

@@ -121,7 +121,7 @@ void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weigh
   const std::int64_t n = params.weights[0].n;
   if (shape.splits > 1) {
     params.split_stride = args.m * n;
-    params.weights[0].output = args.scratch;
+    params.weights[0].output = SliceSum::place(args);
     params.weights[0].output_stride = n;
   }
   bucket.kernel.launch(stream,

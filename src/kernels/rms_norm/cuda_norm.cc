@@ -32,18 +32,19 @@ Result<CudaNorm> CudaNorm::prepare(const RmsNormProblem& problem, const RmsNormW
 }
 
 void CudaNorm::launch(const tensor::MatrixView& residual, const tensor::MatrixView& output,
-                      device::cuda::CudaStream& stream, const std::int64_t* rows) const {
+                      device::cuda::CudaStream& stream, const std::int64_t* rows, ResidualUpdate* update) const {
+  const bool owes = update != nullptr && update->slices > 0;
   const CudaRmsNormParams params{.residual = static_cast<float*>(residual.data),
-                                 .update = nullptr,
+                                 .update = owes ? update->memory : nullptr,
                                  .weight = weight_,
                                  .output = output.data,
                                  .hidden = problem_.hidden,
                                  .residual_stride = residual.stride,
-                                 .update_stride = 0,
-                                 .slice_stride = 0,
+                                 .update_stride = problem_.hidden,
+                                 .slice_stride = owes ? update->slice_stride : 0,
                                  .output_stride = output.stride,
-                                 .slices = 0,
-                                 .scale = 1,
+                                 .slices = owes ? update->slices : 0,
+                                 .scale = owes ? update->scale : 1,
                                  .epsilon = static_cast<float>(problem_.epsilon),
                                  .weight_shift = problem_.weight_shift,
                                  .rows = rows};
@@ -53,6 +54,7 @@ void CudaNorm::launch(const tensor::MatrixView& residual, const tensor::MatrixVi
                   .shared_bytes = static_cast<std::uint32_t>(problem_.hidden * 4),
                   .programmatic = programmatic_},
                  params);
+  if (owes) update->slices = 0;
 }
 
 }  // namespace pagoda::kernels

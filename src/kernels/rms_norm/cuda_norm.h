@@ -4,6 +4,7 @@
 #include "device/cuda/cuda_device.h"
 #include "kernels/rms_norm/cuda_rms_norm.h"
 #include "kernels/rms_norm/rms_norm.h"
+#include "kernels/stages/residual_update.h"
 
 namespace pagoda::kernels {
 
@@ -15,9 +16,10 @@ class CudaNorm {
 
   const float* weight() const { return weight_; }
 
-  /// Into output (rows, hidden) bf16. `rows`, if given, says which row of the residual each one is of.
+  /// Into output (rows, hidden) bf16. `rows`, if given, says which row of the residual each one is of. What `update`
+  /// owes is added to the residual first, and owed no more; not together with `rows`.
   void launch(const tensor::MatrixView& residual, const tensor::MatrixView& output, device::cuda::CudaStream& stream,
-              const std::int64_t* rows = nullptr) const;
+              const std::int64_t* rows = nullptr, ResidualUpdate* update = nullptr) const;
 
  private:
   device::cuda::Kernel<CudaRmsNormParams> kernel_;

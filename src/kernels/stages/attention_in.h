@@ -10,6 +10,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/qkv_postprocess/qkv_postprocess.h"
 #include "kernels/rms_norm/rms_norm.h"
+#include "kernels/stages/residual_update.h"
 #include "kernels/step.h"
 
 namespace pagoda::kernels {
@@ -29,12 +30,13 @@ struct AttentionInWeights {
 };
 
 struct AttentionInArgs {
-  tensor::MatrixView residual;  ///< (tokens, hidden), read
+  tensor::MatrixView residual;  ///< (tokens, hidden), read; written where an update is owed
   tensor::MatrixView query;     ///< (tokens, num_heads · key_dim), written
   StepInputs step;
   GroupInputs group;
   KvPages pages;
-  std::byte* scratch = nullptr;  ///< scratch_bytes, aligned to 64
+  std::byte* scratch = nullptr;      ///< scratch_bytes, aligned to 64
+  ResidualUpdate* update = nullptr;  ///< what the stage before owes `residual`: settled here
 };
 
 using AttentionInStep = Step<AttentionInArgs>;

@@ -67,7 +67,8 @@ struct Prepared {
                     .m = tokens,
                     .outputs = {output.data},
                     .output_strides = {output.stride},
-                    .scratch = scratch.bytes(0)},
+                    .scratch = scratch.bytes(0),
+                    .update = args.update},
                    stream);
     if (!problem.residual.norm) return;
     add.launch(stream, {.grid = {.x = grid_size(tokens)}, .block = {.x = kThreads}, .programmatic = programmatic},
@@ -100,6 +101,10 @@ Result<SublayerOutStep> prepare(const SublayerOutProblem& problem, const Sublaye
 }
 
 }  // namespace
+
+std::size_t residual_update_bytes(const SublayerOutProblem& problem, const DeviceCaps& caps) {
+  return on_cuda(caps) && !problem.residual.norm ? CudaProduct::slice_bytes(product_of(problem), caps) : 0;
+}
 
 const SublayerOutKernel kCudaSublayerOut = {"cuda", {"bf16_mma"}, supports, scratch_bytes, units, prepare};
 

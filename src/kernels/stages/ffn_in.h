@@ -9,6 +9,7 @@
 #include "kernels/gated_activation/gated_activation.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rms_norm/rms_norm.h"
+#include "kernels/stages/residual_update.h"
 
 namespace pagoda::kernels {
 
@@ -25,9 +26,10 @@ struct FfnInWeights {
 };
 
 struct FfnInArgs {
-  tensor::MatrixView residual;   ///< (tokens, hidden), read
-  tensor::MatrixView output;     ///< (tokens, width), written
-  std::byte* scratch = nullptr;  ///< scratch_bytes, aligned to 64
+  tensor::MatrixView residual;       ///< (tokens, hidden), read; written where an update is owed
+  tensor::MatrixView output;         ///< (tokens, width), written
+  std::byte* scratch = nullptr;      ///< scratch_bytes, aligned to 64
+  ResidualUpdate* update = nullptr;  ///< what the stage before owes `residual`: settled here
 };
 
 using FfnInStep = Step<FfnInArgs>;
