@@ -10,7 +10,10 @@
 #include <string_view>
 
 #include "fixtures/hf_model.h"
+#include "gpu/parity/attention_cases.h"
+#include "gpu/parity/linear_cases.h"
 #include "gpu/parity/parity.h"
+#include "gpu/parity/stage_cases.h"
 #include "gpu/receipt.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "kernels/cuda/embedded.h"
+#include "fixtures/gpu_receipt.h"
 
 namespace pagoda::gpu {
 namespace {
@@ -58,11 +58,6 @@ std::shared_ptr<device::cuda::Compiler> make_compiler(const std::string& cache_f
                                     .num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))});
 }
 
-std::string source_key(const device::CompileUnit& unit) {
-  static device::cuda::Compiler without_nvrtc({.sources = kernels::embedded_sources()});
-  return without_nvrtc.key(unit).value();
-}
-
 void note_units(const std::vector<device::CompileUnit>& units) {
   Notes& all = notes();
   const std::scoped_lock lock(all.mutex);
@@ -84,8 +79,8 @@ int run_tests(const std::string& verdict) {
   }
   std::string text;
   for (const auto& [unit, passed] : notes().passed) {
-    text += source_key(unit) + "\t" + unit.architecture + "\t" + unit.source + "\t" + joined(unit.defines) + "\t" +
-            verdict + "\t" + (passed ? "passed" : "failed") + "\n";
+    text += fixtures::unit_key(unit) + "\t" + unit.architecture + "\t" + unit.source + "\t" + joined(unit.defines) +
+            "\t" + verdict + "\t" + (passed ? "passed" : "failed") + "\n";
   }
   std::printf("receipt of %zu units:\n%s", notes().passed.size(), text.c_str());
   if (const char* path = std::getenv("PAGODA_RECEIPT"); path != nullptr && *path != 0) {

@@ -13,9 +13,6 @@ namespace pagoda::gpu {
 /// A compiler over all embedded sources with the NVRTC that is there; a thread for each processor.
 std::shared_ptr<device::cuda::Compiler> make_compiler(const std::string& cache_folder);
 
-/// The hash of a unit's source, all that it includes and its options: the same with every compiler.
-std::string source_key(const device::CompileUnit& unit);
-
 /// Says that the running test is about these units.
 void note_units(const std::vector<device::CompileUnit>& units);
 

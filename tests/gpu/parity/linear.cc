@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpu/parity/linear_cases.h"
 #include "gpu/parity/parity.h"
 #include "kernels/embed/embed.h"
 #include "kernels/linear/cuda_linear.h"
@@ -15,59 +16,7 @@ using kernels::LinearKernel;
 using kernels::LinearProblem;
 using tensor::DType;
 
-constexpr std::int64_t kMostRows = 257;
-constexpr std::int64_t kNumRows[] = {1, 2, 3, 8, 9, 16, 17, 33, 100, kMostRows};
 constexpr double kBound = 1e-2;  // of a typical output: the weights and the output are rounded to bf16
-
-struct LinearCase {
-  std::vector<WeightCase> weights;
-  std::int64_t k = 0;
-
-  std::string name() const {
-    std::string text;
-    for (const WeightCase& weight : weights) text += weight.format + " n" + std::to_string(weight.n) + " ";
-    return text + "k" + std::to_string(k);
-  }
-};
-
-std::vector<LinearCase> linear_cases() {
-  std::vector<LinearCase> all;
-  for (const quant::Format* format : quant::all_formats()) {
-    const std::string name(format->name);
-    // Columns that are no whole turn of 32, where the format allows it.
-    const std::int64_t k = format->block_elements == 1 ? 328 : format->block_elements == 32 ? 288 : 768;
-    all.push_back({{{name, 77, false}}, k});
-  }
-  all.push_back({{{"bf16", 160, true}, {"bf16", 33, true}, {"bf16", 48, false}}, 1000});
-  all.push_back({{{"q4_k", 96, true}, {"q6_k", 17, true}, {"q8_0", 31, false}}, 512});
-  all.push_back({{{"bf16", 1201, false}}, 264});
-  return all;
-}
-
-const std::vector<const LinearKernel*>& candidates() {
-  static const std::vector<const LinearKernel*> all = {&kernels::kMma16CudaLinear, &kernels::kRowsCudaLinear};
-  return all;
-}
-
-/// The case's problem in a candidate's layouts; false if it reads not all its formats.
-bool fit(const LinearKernel& kernel, const LinearCase& c, const device::DeviceCaps& caps, LinearProblem& problem) {
-  problem = gpu_product(c.weights, c.k, kMostRows);
-  for (int i = 0; i < problem.num_weights; ++i) {
-    auto& spec = problem.weights[static_cast<std::size_t>(i)];
-    spec.layout = kernel.layout(*spec.format);
-    if (spec.layout == nullptr) return false;
-  }
-  return kernel.supports(problem, caps);
-}
-
-std::vector<CompileUnit> units_of(const LinearKernel& kernel, const LinearProblem& problem,
-                                  const device::DeviceCaps& caps) {
-  std::vector<CompileUnit> units = kernel.units(problem, caps);
-  for (const auto& spec : problem.specs()) {
-    for (CompileUnit& unit : kernels::pack_units(*spec.format, *spec.layout, caps)) units.push_back(std::move(unit));
-  }
-  return units;
-}
 
 /// A product on both sides, for any number of rows.
 class Product {
@@ -211,13 +160,13 @@ class LinearOnGpu : public testing::TestWithParam<LinearCase> {};
 
 TEST_P(LinearOnGpu, IsNearTheReference) {
   int ran = 0;
-  for (const LinearKernel* kernel : candidates()) {
+  for (const LinearKernel* kernel : linear_candidates()) {
     LinearProblem problem;
     if (!fit(*kernel, GetParam(), Gpu::get().caps(), problem)) continue;
     SCOPED_TRACE(kernel->name);
-    note_units(units_of(*kernel, problem, Gpu::get().caps()));
+    note_units(linear_units_of(*kernel, problem, Gpu::get().caps()));
     Product product(*kernel, GetParam(), problem);
-    for (const std::int64_t m : kNumRows) product.run(m);
+    for (const std::int64_t m : kLinearRows) product.run(m);
     for (const std::int64_t m : {3, 40}) product.run_nan_row(m);
     ++ran;
   }
@@ -249,20 +198,6 @@ TEST(PackOnGpu, GivesTheBytesOfTheHost) {
       EXPECT_TRUE(got == want) << format->name << " as " << layout->name;
     }
   }
-}
-
-struct EmbedCase {
-  const quant::Format* format;
-  const kernels::Layout* layout;
-};
-
-std::vector<EmbedCase> embed_cases() {
-  std::vector<EmbedCase> all;
-  for (const quant::Format* format : quant::all_formats()) {
-    all.push_back({format, &kernels::kRowsLayout});
-    if (kernels::kMma16Layout.supports(*format)) all.push_back({format, &kernels::kMma16Layout});
-  }
-  return all;
 }
 
 TEST(EmbedOnGpu, RowsAreTheReferencesToTheFloat) {
@@ -301,21 +236,5 @@ TEST(EmbedOnGpu, RowsAreTheReferencesToTheFloat) {
 }
 
 }  // namespace
-
-std::vector<CompileUnit> linear_units(const device::DeviceCaps& caps) {
-  std::vector<CompileUnit> units;
-  const auto add = [&](const std::vector<CompileUnit>& more) { units.insert(units.end(), more.begin(), more.end()); };
-  for (const LinearCase& c : linear_cases()) {
-    for (const LinearKernel* kernel : candidates()) {
-      LinearProblem problem;
-      if (fit(*kernel, c, caps, problem)) add(units_of(*kernel, problem, caps));
-    }
-  }
-  for (const auto& [format, layout] : embed_cases()) {
-    add(kernels::embed_units(*format, *layout, caps));
-    add(kernels::pack_units(*format, *layout, caps));
-  }
-  return units;
-}
 
 }  // namespace pagoda::parity

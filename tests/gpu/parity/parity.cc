@@ -168,26 +168,20 @@ std::unique_ptr<WeightPair> make_weight(const WeightCase& c, const kernels::Layo
   return pair;
 }
 
-kernels::LinearProblem gpu_product(const std::vector<WeightCase>& weights, std::int64_t k, std::int64_t max_m) {
-  kernels::LinearProblem problem;
-  for (const WeightCase& c : weights) {
-    problem.weights[static_cast<std::size_t>(problem.num_weights++)] = {quant::find_format(c.format), nullptr, c.n,
-                                                                        c.bias};
+Weights make_weights(const std::vector<WeightCase>& weights, std::int64_t k, std::int64_t max_m, unsigned seed) {
+  Weights out;
+  out.gpu = planned(weights, k, max_m, Gpu::get().caps());
+  out.reference = reference_product(out.gpu);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    out.pairs.push_back(make_weight(weights[i], *out.gpu.weights[i].layout, k, seed + static_cast<unsigned>(i)));
   }
-  problem.k = k;
-  problem.max_m = max_m;
-  problem.activation = DType::kBf16;
-  return problem;
+  return out;
 }
 
-kernels::LinearProblem reference_product(const kernels::LinearProblem& gpu) {
-  kernels::LinearProblem problem = gpu;
-  problem.precision = kernels::Precision::kExact;
-  problem.activation = DType::kF64;
-  for (int i = 0; i < problem.num_weights; ++i) {
-    problem.weights[static_cast<std::size_t>(i)].layout = &kernels::kRowsF32Layout;
-  }
-  return problem;
+std::vector<float> norm_weights(std::int64_t count, unsigned seed) {
+  std::vector<float> weights = normal_floats(count, seed, 0.3);
+  for (float& weight : weights) weight += 1;
+  return weights;
 }
 
 std::vector<float> normal_floats(std::int64_t count, unsigned seed, double scale) {

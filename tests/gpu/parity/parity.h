@@ -20,13 +20,13 @@
 #include "base/thread_pool.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/graph.h"
+#include "gpu/parity/products.h"
+#include "kernels/candidate.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/pack.h"
 #include "unit/kernels/linear_cases.h"
 
 namespace pagoda::parity {
-
-using device::CompileUnit;
 
 /// The GPU, and the reference that it is compared with. One for the whole program, made before any test.
 class Gpu {
@@ -137,18 +137,24 @@ struct WeightPair {
   std::vector<double> norms;  ///< of its rows
   kernels::LinearWeight reference;
 };
-struct WeightCase {
-  std::string format;
-  std::int64_t n = 0;
-  bool bias = false;
-};
 std::unique_ptr<WeightPair> make_weight(const WeightCase& c, const kernels::Layout& layout, std::int64_t k,
                                         unsigned seed);
 
-/// The same product on the GPU (its layouts chosen as a plan chooses them) and on the reference.
-kernels::LinearProblem gpu_product(const std::vector<WeightCase>& weights, std::int64_t k, std::int64_t max_m);
-kernels::LinearProblem reference_product(const kernels::LinearProblem& gpu);
+/// A product's weights on both sides, in the layouts that a plan for the GPU chooses.
+struct Weights {
+  kernels::LinearProblem gpu, reference;
+  std::vector<std::unique_ptr<WeightPair>> pairs;
+};
+Weights make_weights(const std::vector<WeightCase>& weights, std::int64_t k, std::int64_t max_m, unsigned seed);
 
+template <class Kernel, class Problem>
+const Kernel& reference_candidate(std::span<const Kernel> kernels, const Problem& problem) {
+  const Kernel* kernel = kernels::choose(kernels, problem, device::reference_caps());
+  PAGODA_CHECK(kernel != nullptr, "the reference takes not all");
+  return *kernel;
+}
+
+std::vector<float> norm_weights(std::int64_t count, unsigned seed);
 std::vector<float> normal_floats(std::int64_t count, unsigned seed, double scale = 1);
 /// Rounded to bf16.
 std::vector<float> bf16_floats(std::vector<float> values);
@@ -162,11 +168,6 @@ double row_error(const std::vector<float>& got, const std::vector<double>& want,
 /// largest error of each operation, to be printed at the end.
 void expect_close(const std::string& operation, const std::string& what, double bound, std::vector<float> got,
                   const std::function<double(const std::vector<float>&)>& error);
-
-/// What all parity tests need compiled, by file.
-std::vector<CompileUnit> linear_units(const device::DeviceCaps& caps);
-std::vector<CompileUnit> stage_units(const device::DeviceCaps& caps);
-std::vector<CompileUnit> attention_units(const device::DeviceCaps& caps);
 
 /// Notes which units the running test is about, for the receipt.
 void note_units(const std::vector<CompileUnit>& units);
