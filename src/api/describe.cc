@@ -16,31 +16,31 @@ Status option_range(const char* name, const std::optional<std::int64_t>& value, 
   return fail_param(ErrorCode::kInvalidArgument, name, "{} must be from {} to {}, not {}", name, least, most, *value);
 }
 
-Result<DescribedFile> describe(io::ModelFile file, const ModelOptions& options) {
-  model::ModelDescription description =
-      PAGODA_TRY(model::describe_model(file.config(), file.tensors(), options.ignore_keys));
-  return DescribedFile{.file = std::move(file), .description = std::move(description)};
+/// A configuration with weights made up.
+Result<io::ModelFile> open_dummy(const std::string& path, const ModelOptions& options) {
+  const quant::Format* const format = PAGODA_TRY(dummy_format(options.dummy_weights));
+  io::RawConfig config = PAGODA_TRY(io::read_json_config(path));
+  io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, *format, options.ignore_keys));
+  return io::make_dummy_file(std::move(config), std::move(tensors), *format);
 }
 
 }  // namespace
 
-Result<DescribedFile> describe_config(io::RawConfig config, const ModelOptions& options) {
-  const quant::Format* format = quant::find_format(options.dummy_weights);
-  if (format == nullptr) {
-    std::string known;
-    for (const quant::Format* each : quant::all_formats()) {
-      known += pagoda::format("{}{}", known.empty() ? "" : ", ", each->name);
-    }
-    return fail_param(ErrorCode::kInvalidArgument, "dummy_weights", "the format must be one of {}, not \"{}\"", known,
-                      options.dummy_weights);
+Result<const quant::Format*> dummy_format(const std::string& name) {
+  if (const quant::Format* const format = quant::find_format(name)) return format;
+  std::string known;
+  for (const quant::Format* each : quant::all_formats()) {
+    known += pagoda::format("{}{}", known.empty() ? "" : ", ", each->name);
   }
-  io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, *format, options.ignore_keys));
-  return describe(io::make_dummy_file(std::move(config), std::move(tensors), *format), options);
+  return fail_param(ErrorCode::kInvalidArgument, "dummy_weights", "the format must be one of {}, not \"{}\"", known,
+                    name);
 }
 
 Result<DescribedFile> describe_file(const std::string& path, const ModelOptions& options) {
-  if (!options.dummy_weights.empty()) return describe_config(PAGODA_TRY(io::read_json_config(path)), options);
-  return describe(PAGODA_TRY(io::open_model(path)), options);
+  io::ModelFile file = PAGODA_TRY(options.dummy_weights.empty() ? io::open_model(path) : open_dummy(path, options));
+  model::ModelDescription description =
+      PAGODA_TRY(model::describe_model(file.config(), file.tensors(), options.ignore_keys));
+  return DescribedFile{.file = std::move(file), .description = std::move(description)};
 }
 
 ModelInfo file_info(const DescribedFile& described, const ModelOptions& options) {

@@ -22,6 +22,9 @@ struct DescribedFile {
 /// not known.
 Result<DescribedFile> describe_file(const std::string& path, const ModelOptions& options);
 
+/// The format that weights are made up in. Error: kInvalidArgument, with the names that are known.
+Result<const quant::Format*> dummy_format(const std::string& name);
+
 /// The part of ModelInfo that the header tells.
 ModelInfo file_info(const DescribedFile& described, const ModelOptions& options);
 

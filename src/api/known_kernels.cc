@@ -26,20 +26,18 @@ void sort_once(Units& units) {
 /// A model of configs/: its configuration, and the formats its weights come in.
 struct Known {
   io::RawConfig config;
-  std::vector<std::string> formats;
+  std::vector<const quant::Format*> formats;
 };
 
 /// The column `formats` of the list: "all", or names with commas between them.
-std::vector<std::string> formats_of(const std::string& column) {
-  std::vector<std::string> formats;
-  if (column == "all") {
-    for (const quant::Format* format : quant::all_formats()) formats.emplace_back(format->name);
-    return formats;
-  }
+std::vector<const quant::Format*> formats_of(const std::string& column) {
+  const std::span<const quant::Format* const> all = quant::all_formats();
+  if (column == "all") return {all.begin(), all.end()};
+  std::vector<const quant::Format*> formats;
   std::istringstream names(column);
   for (std::string name; std::getline(names, name, ',');) {
-    PAGODA_CHECK(quant::find_format(name) != nullptr, "{}", name);
-    formats.push_back(name);
+    formats.push_back(quant::find_format(name));
+    PAGODA_CHECK(formats.back() != nullptr, "{}", name);
   }
   return formats;
 }
@@ -77,7 +75,7 @@ Result<std::vector<Known>> known_models() {
   for (const device::EmbeddedSource& file : known_configs()) {
     if (file.name.ends_with(".json")) {
       io::RawConfig config = PAGODA_TRY(io::parse_json_config(std::string(file.name), file.text));
-      models.push_back({.config = std::move(config), .formats = {"bf16"}});
+      models.push_back({.config = std::move(config), .formats = formats_of("bf16")});
     } else {
       std::ranges::move(PAGODA_TRY(models_of_list(file)), std::back_inserter(models));
     }
@@ -88,14 +86,17 @@ Result<std::vector<Known>> known_models() {
 /// The ways in which a model may be opened that ask for device code of their own.
 std::vector<ModelOptions> variants(const ModelOptions& options, const device::DeviceCaps& gpu) {
   std::vector<ModelOptions> all = {options};
+  const auto also = [&all](auto change) {
+    for (std::size_t i = 0, before = all.size(); i < before; ++i) {
+      all.push_back(all[i]);
+      change(all.back());
+    }
+  };
   if (options.kv_dtype == "auto" && gpu.gpu.compute() >= kFirstWithFp8) {
-    all.push_back(options);
-    all.back().kv_dtype = "fp8_e4m3";
+    also([](ModelOptions& other) { other.kv_dtype = "fp8_e4m3"; });
   }
-  for (std::size_t i = 0, few = all.size(); i < few && options.max_running < kMostGpuHeadRows; ++i) {
-    all.push_back(all[i]);
-    all.back().max_running = kMostGpuHeadRows;
-  }
+  if (options.max_running < kMostGpuHeadRows) also([](ModelOptions& other) { other.max_running = kMostGpuHeadRows; });
+  if (!options.deterministic) also([](ModelOptions& other) { other.deterministic = true; });
   return all;
 }
 
@@ -108,14 +109,19 @@ Result<Units> units_of(const model::ModelDescription& described, const device::D
   return units;
 }
 
+Result<Units> units_of_config(const io::RawConfig& config, const quant::Format& format, const device::DeviceCaps& gpu,
+                              const ModelOptions& options, int threads) {
+  const io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, format, options.ignore_keys));
+  return units_of(PAGODA_TRY(model::describe_model(config, tensors, options.ignore_keys)), gpu, options, threads);
+}
+
 Result<Units> known_units(const device::DeviceCaps& gpu, const ModelOptions& options, int threads) {
   Units units;
   for (const Known& known : PAGODA_TRY(known_models())) {
-    for (const std::string& format : known.formats) {
-      const io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(known.config, *quant::find_format(format)));
-      const model::ModelDescription described = PAGODA_TRY(model::describe_model(known.config, tensors));
+    for (const quant::Format* format : known.formats) {
       for (const ModelOptions& variant : variants(options, gpu)) {
-        std::ranges::move(PAGODA_TRY(units_of(described, gpu, variant, threads)), std::back_inserter(units));
+        Units more = PAGODA_TRY(units_of_config(known.config, *format, gpu, variant, threads));
+        std::ranges::move(more, std::back_inserter(units));
       }
     }
   }

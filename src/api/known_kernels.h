@@ -19,9 +19,14 @@ Result<std::vector<device::CompileUnit>> units_of(const model::ModelDescription&
                                                   const device::DeviceCaps& gpu, const ModelOptions& options,
                                                   int threads);
 
+/// The same of a configuration, with all matrices in one format. Errors: those of model::dummy_tensors besides.
+Result<std::vector<device::CompileUnit>> units_of_config(const io::RawConfig& config, const quant::Format& format,
+                                                         const device::DeviceCaps& gpu, const ModelOptions& options,
+                                                         int threads);
+
 /// All device code of the configurations of configs/ and of its list of sizes on a GPU, each unit once. Every field of
-/// `options` counts; where kv_dtype is "auto", caches of fp8 are served too if the GPU knows that type, and besides
-/// max_running as many sequences as are decoded at once. Errors: those of plan_for.
+/// `options` counts; besides, caches of fp8 are served where kv_dtype is "auto" and the GPU knows that type, as many
+/// sequences as are decoded at once, and `deterministic`. Errors: those of plan_for.
 Result<std::vector<device::CompileUnit>> known_units(const device::DeviceCaps& gpu, const ModelOptions& options,
                                                      int threads);
 

@@ -7,6 +7,7 @@
 
 #include "api/devices.h"
 #include "api/known_kernels.h"
+#include "io/json_config.h"
 
 namespace pagoda {
 namespace {
@@ -26,10 +27,14 @@ Result<device::DeviceCaps> gpu_of(const Library& library, const WarmOptions& opt
 }
 
 Result<std::vector<device::CompileUnit>> wanted_units(const Library& library, const std::string& path,
-                                                      const device::DeviceCaps& gpu, ModelOptions options) {
+                                                      const device::DeviceCaps& gpu, const ModelOptions& options) {
   const int threads = library.state()->threads;
   if (path.empty()) return api::known_units(gpu, options, threads);
-  if (path.ends_with(".json") && options.dummy_weights.empty()) options.dummy_weights = "bf16";
+  if (path.ends_with(".json") || !options.dummy_weights.empty()) {
+    const std::string format = options.dummy_weights.empty() ? "bf16" : options.dummy_weights;
+    const quant::Format* const found = PAGODA_TRY(api::dummy_format(format));
+    return api::units_of_config(PAGODA_TRY(io::read_json_config(path)), *found, gpu, options, threads);
+  }
   const api::DescribedFile described = PAGODA_TRY(api::describe_file(path, options));
   return api::units_of(described.description, gpu, options, threads);
 }

@@ -33,7 +33,7 @@ void expect_refused(const std::vector<std::string>& arguments, int code, const s
 TEST(UsageTest, HelpAndVersionEverywhere) {
   EXPECT_TRUE(run({"--version"}).out.starts_with("pagoda 0."));
   EXPECT_EQ(run({"--help"}).code, 0);
-  for (const char* command : {"run", "chat", "tokenize", "detokenize", "render", "score", "inspect", "bench"}) {
+  for (const char* command : {"run", "chat", "tokenize", "detokenize", "render", "score", "inspect", "bench", "warm"}) {
     const Outcome help = run({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("MODEL"), std::string::npos) << command;
@@ -131,12 +131,11 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"detokenize", "/nowhere.gguf", "[1.5]"}, 2, "JSON list");
   expect_refused({"detokenize", "/nowhere.gguf", "[-1]"}, 2, "-1");
   expect_refused({"bench", "/nowhere.json", "-n", "4"}, 2, "--dummy-weights");
-  for (const char* later : {"serve", "quantize", "warm"}) expect_refused({later, kModel}, 2, later);
+  for (const char* later : {"serve", "quantize"}) expect_refused({later, kModel}, 2, later);
 }
 
 TEST(UsageTest, Devices) {
-  expect_refused({"run", kModel, "hi", "--device", "cuda"}, 4, "cuda");
-  expect_refused({"run", kModel, "hi", "--device", "cuda:3"}, 4, "cuda:3");
+  expect_refused({"run", kModel, "hi", "--device", "cuda:63"}, 4, "the device cuda:63 cannot be used: ");
 }
 
 TEST(UsageTest, IdsOutsideTheVocabulary) {
