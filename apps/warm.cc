@@ -20,7 +20,7 @@ Status warm(const Arguments& arguments) {
   std::printf("%lld kernels for %s (%s): %lld packed with the program, %lld kept, %lld compiled in %.1f s\n",
               number(warmed.packed + warmed.kept + warmed.compiled), warmed.gpu.c_str(), warmed.architecture.c_str(),
               number(warmed.packed), number(warmed.kept), number(warmed.compiled), warmed.seconds);
-  if (!warmed.folder.empty()) std::printf("kept in %s\n", warmed.folder.c_str());
+  if (warmed.kept + warmed.compiled > 0) std::printf("kept in %s\n", warmed.folder.c_str());
   return Ok{};
 }
 
