@@ -29,6 +29,7 @@ models: model
 	@tools/fetch_model.sh gemma3
 
 test: deps model
+	@tools/fetch_nvrtc.sh
 	@tools/build.sh release all
 	@ctest --test-dir build/release -L core --output-on-failure
 
