@@ -159,7 +159,12 @@ std::vector<device::CompileUnit> all_units(const device::DeviceCaps& caps) {
     }
   }
   for (const fixtures::TinyConfig& config : small_configs()) {
-    add(runtime::cuda_runner_units(plan_of(SmallModel(config).file, caps, small_options())));
+    const SmallModel model(config);
+    for (const bool deterministic : {false, true}) {
+      model::PlanOptions options = small_options();
+      options.deterministic = deterministic;
+      add(runtime::cuda_runner_units(plan_of(model.file, caps, options)));
+    }
   }
   std::sort(units.begin(), units.end());
   units.erase(std::unique(units.begin(), units.end()), units.end());

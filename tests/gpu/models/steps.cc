@@ -138,6 +138,37 @@ TEST_P(StepsOnGpu, GreedyIdsAreTheReferencesUpToNearTies) {
   }
 }
 
+// With `deterministic` the bits of a row follow from its own sequence alone.
+TEST_P(StepsOnGpu, DeterministicRowsAreTheSameBitsInAnyStep) {
+  const std::vector<std::int32_t> own = ids(150, 2);
+  model::PlanOptions options = small_options();
+  options.deterministic = true;
+  GpuRunner runner(model_.file, options, kCache);
+  const auto alone = [&](std::int32_t chunk) {
+    RunnerDriver driver(*runner, static_cast<unsigned>(chunk));
+    driver.start(3, own);
+    driver.run_through(3, chunk);
+    return driver.logits(3);
+  };
+  const std::vector<float> whole = alone(150);
+  EXPECT_LE(logit_error(whole, reference_logits(model_, own)), kBound);
+  for (const std::int32_t chunk : {1, 7, 16, 17, 64}) EXPECT_TRUE(same_bits(alone(chunk), whole)) << chunk;
+  RunnerDriver driver(*runner, 5);
+  driver.start(3, own);
+  for (const std::int32_t slot : {0, 1, 2}) driver.start(slot, ids(90 + slot, static_cast<unsigned>(slot)));
+  while (driver.left(3) > 0) {
+    std::vector<Feed> feeds;
+    for (const std::int32_t slot : {0, 3, 1, 2}) {
+      const auto count = static_cast<std::int32_t>(std::min<std::int64_t>(driver.left(slot), 1 + (slot * 13 + 5) % 19));
+      if (count > 0) {
+        feeds.push_back({.slot = slot, .count = count, .want = slot == 3 ? Want::kLogits : Want::kNothing});
+      }
+    }
+    driver.step(feeds);
+  }
+  EXPECT_TRUE(same_bits(driver.logits(3), whole)) << "with companions";
+}
+
 // Ids that stay on the device feed the next step: two steps are under way.
 TEST_P(StepsOnGpu, IdsOnTheDeviceAreTheSameIds) {
   const auto generate = [&](bool on_device) {

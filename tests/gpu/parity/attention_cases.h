@@ -17,10 +17,12 @@ struct AttentionCase {
   bool sinks = false;
   tensor::DType kv = tensor::DType::kBf16;
   double gain = 1;  // of queries: large ones make a cap bite
+  bool deterministic = false;
 
   std::string name() const {
-    return pagoda::format("{} heads / {}, dims {} {}, blocks of {}, window {}, cap {}, sinks {}, {}", heads, kv_heads,
-                          key_dim, value_dim, block_size, window, softcap, sinks, tensor::name_of(kv));
+    return pagoda::format("{} heads / {}, dims {} {}, blocks of {}, window {}, cap {}, sinks {}, {}{}", heads, kv_heads,
+                          key_dim, value_dim, block_size, window, softcap, sinks, tensor::name_of(kv),
+                          deterministic ? ", deterministic" : "");
   }
 };
 
@@ -41,6 +43,8 @@ inline std::vector<AttentionCase> attention_cases() {
       {9, 3, 64, 64, 16, 0, 0, false, tensor::DType::kFp8E4m3},
       {12, 3, 128, 128, 16, 50, 0, true, tensor::DType::kFp8E4m3},
       {4, 1, 256, 256, 8, 0, 12, false, tensor::DType::kFp8E4m3, 4},
+      {9, 3, 64, 64, 16, 0, 0, false, tensor::DType::kBf16, 1, true},
+      {12, 3, 128, 128, 8, 50, 20, true, tensor::DType::kFp8E4m3, 4, true},
       {4, 2, 112, 48, 16, 0, 0, false, tensor::DType::kBf16},  // dims that only the kernel for all GPUs takes
   };
 }
@@ -94,6 +98,7 @@ inline kernels::AttentionProblem problem_of(const AttentionCase& c, bool exact) 
   problem.window = c.window;
   problem.softcap = c.softcap;
   problem.sinks = c.sinks;
+  problem.deterministic = c.deterministic;
   problem.max_rows = kMaxRows;
   problem.max_context = kContext;
   return problem;

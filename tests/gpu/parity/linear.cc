@@ -1,6 +1,7 @@
 // linear and embed: all formats in all layouts that the GPU reads, odd sizes, few and many rows.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "gpu/parity/linear_cases.h"
 #include "gpu/parity/parity.h"
@@ -72,19 +73,9 @@ class Product {
   /// A row that holds NaN gives NaN, and no other row is touched.
   void run_nan_row(std::int64_t m) {
     std::vector<float> x = bf16_floats(normal_floats(m * case_.k, 5));
-    Matrix input(DType::kBf16, m, case_.k);
-    std::vector<Matrix> outputs;
-    for (const WeightCase& weight : case_.weights) outputs.emplace_back(DType::kBf16, m, weight.n);
-    kernels::LinearArgs args{.input = input.view, .outputs = {}, .scratch = scratch_.data()};
-    for (std::size_t i = 0; i < outputs.size(); ++i) args.outputs[i] = outputs[i].view;
-    const auto launch = [&] {
-      input.write(x);
-      step_->launch(args, Gpu::get().stream());
-      return gather(outputs);
-    };
-    const std::vector<float> clean = launch();
+    const std::vector<float> clean = outputs_of(x, m);
     x[static_cast<std::size_t>((m / 2) * case_.k + 3)] = std::numeric_limits<float>::quiet_NaN();
-    const std::vector<float> got = launch();
+    const std::vector<float> got = outputs_of(x, m);
     for (std::size_t i = 0; i < got.size(); ++i) {
       const bool poisoned = static_cast<std::int64_t>(i) / width_ == m / 2;
       ASSERT_EQ(std::isnan(got[i]), poisoned) << case_.name() << " m" << m << " at " << i;
@@ -93,7 +84,29 @@ class Product {
     }
   }
 
+  /// The first rows are the same bits whatever follows them.
+  void run_row_rule() {
+    const std::vector<float> x = bf16_floats(normal_floats(kMostLinearRows * case_.k, 6));
+    const std::vector<float> all = outputs_of(x, kMostLinearRows);
+    for (const std::int64_t m : kLinearRows) {
+      const std::vector<float> some = outputs_of({x.begin(), x.begin() + m * case_.k}, m);
+      EXPECT_EQ(std::memcmp(some.data(), all.data(), some.size() * sizeof(float)), 0) << case_.name() << " m" << m;
+    }
+  }
+
  private:
+  /// Of one launch.
+  std::vector<float> outputs_of(const std::vector<float>& x, std::int64_t m) {
+    Matrix input(DType::kBf16, m, case_.k);
+    std::vector<Matrix> outputs;
+    for (const WeightCase& weight : case_.weights) outputs.emplace_back(DType::kBf16, m, weight.n);
+    kernels::LinearArgs args{.input = input.view, .outputs = {}, .scratch = scratch_.data()};
+    for (std::size_t i = 0; i < outputs.size(); ++i) args.outputs[i] = outputs[i].view;
+    input.write(x);
+    step_->launch(args, Gpu::get().stream());
+    return gather(outputs);
+  }
+
   std::vector<double> exact(const std::vector<float>& x, std::int64_t m) {
     std::vector<double> in = doubles(x);
     std::vector<double> out(static_cast<std::size_t>(m * width_));
@@ -168,6 +181,7 @@ TEST_P(LinearOnGpu, IsNearTheReference) {
     Product product(*kernel, GetParam(), problem);
     for (const std::int64_t m : kLinearRows) product.run(m);
     for (const std::int64_t m : {3, 40}) product.run_nan_row(m);
+    if (GetParam().deterministic) product.run_row_rule();
     ++ran;
   }
   EXPECT_GE(ran, 1);

@@ -15,11 +15,12 @@ inline constexpr std::int64_t kLinearRows[] = {1, 2, 3, 8, 9, 16, 17, 33, 100, k
 struct LinearCase {
   std::vector<WeightCase> weights;
   std::int64_t k = 0;
+  bool deterministic = false;
 
   std::string name() const {
     std::string text;
     for (const WeightCase& weight : weights) text += weight.format + " n" + std::to_string(weight.n) + " ";
-    return text + "k" + std::to_string(k);
+    return text + "k" + std::to_string(k) + (deterministic ? " deterministic" : "");
   }
 };
 
@@ -29,11 +30,15 @@ inline std::vector<LinearCase> linear_cases() {
     const std::string name(format->name);
     // Columns that are no whole turn of 32, where the format allows it.
     const std::int64_t k = format->block_elements == 1 ? 328 : format->block_elements == 32 ? 288 : 768;
-    all.push_back({{{name, 77, false}}, k});
+    all.push_back({.weights = {{name, 77, false}}, .k = k});
   }
-  all.push_back({{{"bf16", 160, true}, {"bf16", 33, true}, {"bf16", 48, false}}, 1000});
-  all.push_back({{{"q4_k", 96, true}, {"q6_k", 17, true}, {"q8_0", 31, false}}, 512});
-  all.push_back({{{"bf16", 1201, false}}, 264});
+  const std::vector<WeightCase> three = {{"bf16", 160, true}, {"bf16", 33, true}, {"bf16", 48, false}};
+  const std::vector<WeightCase> mixed = {{"q4_k", 96, true}, {"q6_k", 17, true}, {"q8_0", 31, false}};
+  for (const bool deterministic : {false, true}) {
+    all.push_back({.weights = three, .k = 1000, .deterministic = deterministic});
+    all.push_back({.weights = mixed, .k = 512, .deterministic = deterministic});
+  }
+  all.push_back({.weights = {{"bf16", 1201, false}}, .k = 264});
   return all;
 }
 
@@ -46,6 +51,7 @@ inline const std::vector<const kernels::LinearKernel*>& linear_candidates() {
 inline bool fit(const kernels::LinearKernel& kernel, const LinearCase& c, const device::DeviceCaps& caps,
                 kernels::LinearProblem& problem) {
   problem = gpu_product(c.weights, c.k, kMostLinearRows);
+  problem.deterministic = c.deterministic;
   for (int i = 0; i < problem.num_weights; ++i) {
     auto& spec = problem.weights[static_cast<std::size_t>(i)];
     spec.layout = kernel.layout(*spec.format);

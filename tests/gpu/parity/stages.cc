@@ -145,6 +145,56 @@ TEST(FfnInOnGpu, IsNearTheReference) {
   }
 }
 
+/// A stage that may leave its sum to the next one, and that one: together they are what they are apart.
+void run_owed(std::int64_t m) {
+  constexpr std::int64_t kWide = 4096, kHidden = 136, kFfn = 204;
+  Gpu& gpu = Gpu::get();
+  const Weights down = make_weights({{"bf16", kHidden, false}}, kWide, kMostStageRows, 60);
+  const FfnCase next{kHidden, kFfn, "bf16", "bf16", kernels::ActivationKind::kSilu, 0, false};
+  const Weights up = make_weights(ffn_weights(next), kHidden, kMostStageRows, 70);
+  const auto out = out_problem({kWide, kHidden, "bf16", false, 0.7f, 0, true, false}, down.gpu, false);
+  const auto in = ffn_problem(next, up.gpu, false);
+  const Buffer norm = Buffer::of(norm_weights(kHidden, 4));
+  const auto& out_kernel = cuda_candidate(kernels::attention_out_kernels(), out, gpu.caps());
+  const auto& in_kernel = cuda_candidate(kernels::ffn_in_kernels(), in, gpu.caps());
+  note_units(out_kernel.units(out, gpu.caps()));
+  note_units(in_kernel.units(in, gpu.caps()));
+  const auto out_step = out_kernel.prepare(out, {down.pairs[0]->gpu.weight, {}}, gpu.device()).value();
+  const auto in_step =
+      in_kernel.prepare(in, {{norm.as<float>()}, {up.pairs[0]->gpu.weight, up.pairs[1]->gpu.weight}}, gpu.device())
+          .value();
+  const auto bytes = std::max(out_kernel.scratch_bytes(out, gpu.caps()), in_kernel.scratch_bytes(in, gpu.caps()));
+  Buffer scratch(static_cast<std::int64_t>(bytes));
+  Buffer owed(static_cast<std::int64_t>(kernels::residual_update_bytes(out, gpu.caps())));
+  Matrix input(DType::kBf16, m, kWide), residual(DType::kF32, m, kHidden), output(DType::kBf16, m, kFfn);
+  input.write(bf16_floats(normal_floats(m * kWide, 8)));
+  const std::vector<float> before = normal_floats(m * kHidden, 9, 3);
+  const auto run = [&](bool may_owe) {
+    kernels::ResidualUpdate update{.memory = owed.as<float>()};
+    residual.write(before);
+    output.poison();
+    scratch.poison();
+    owed.poison();
+    out_step.launch({input.view, residual.view, scratch.data(), may_owe ? &update : nullptr}, gpu.stream());
+    in_step.launch({residual.view, output.view, scratch.data(), may_owe ? &update : nullptr}, gpu.stream());
+    std::vector<float> all = residual.read(), activated = output.read();
+    all.insert(all.end(), activated.begin(), activated.end());
+    return all;
+  };
+  const std::vector<float> apart = run(false), together = run(true);
+  const auto rows = static_cast<std::ptrdiff_t>(m * kHidden);
+  const auto error = [&](std::ptrdiff_t begin, std::ptrdiff_t end, std::int64_t width) {
+    return row_error({together.begin() + begin, together.begin() + end},
+                     doubles({apart.begin() + begin, apart.begin() + end}), width);
+  };
+  EXPECT_LE(error(0, rows, kHidden), 1e-5) << "the residual at m " << m;
+  EXPECT_LE(error(rows, std::ssize(apart), kFfn), 2e-2) << "the activations at m " << m;
+}
+
+TEST(SublayerOutOnGpu, WhatIsOwedIsSettledByTheNextStage) {
+  for (const std::int64_t m : kStageRows) run_owed(m);
+}
+
 TEST(HeadOnGpu, LogitsOfTheWantedRowsAreNearTheReference) {
   constexpr std::int64_t kTokens = 53;
   Gpu& gpu = Gpu::get();
