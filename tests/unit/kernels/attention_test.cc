@@ -205,9 +205,9 @@ TEST(Attention, ACapIsNotDropped) {
 TEST(Attention, OffsetsAreSixtyFourBitsWide) {
   AttentionCase c{.heads = 3, .kv_heads = 1, .key_dim = 16, .value_dim = 16};
   const std::vector<SequenceData> data{make_sequence(c, 40, 3)};
-  const DeviceCaps caps = device::cpu_caps(device::detect_isa()).value();
-  const auto low = cpu_outputs(c, attention_kernels()[0], caps, data, in_chunks(40, 40));
-  EXPECT_EQ(testing::outputs_at_huge_stride(c, attention_kernels()[0], caps, data[0], std::int64_t{3} << 32), low[0]);
+  const auto [kernel, caps] = candidates().front();
+  const auto low = cpu_outputs(c, *kernel, caps, data, in_chunks(40, 40));
+  EXPECT_EQ(testing::outputs_at_huge_stride(c, *kernel, caps, data[0], std::int64_t{3} << 32), low[0]);
 }
 
 // The comparison itself: one wrong element, a NaN, and an error of 1e-5 are seen.
