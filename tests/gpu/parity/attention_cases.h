@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct AttentionCase {
   tensor::DType kv = tensor::DType::kBf16;
   double gain = 1;  // of queries: large ones make a cap bite
   bool deterministic = false;
+
+  friend void PrintTo(const AttentionCase& c, std::ostream* out) { *out << c.name(); }
 
   std::string name() const {
     return pagoda::format("{} heads / {}, dims {} {}, blocks of {}, window {}, cap {}, sinks {}, {}{}", heads, kv_heads,

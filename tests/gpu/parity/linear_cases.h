@@ -1,6 +1,7 @@
 // The cases of linear and embed: all formats in all layouts that a GPU reads, odd sizes.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct LinearCase {
   std::vector<WeightCase> weights;
   std::int64_t k = 0;
   bool deterministic = false;
+
+  friend void PrintTo(const LinearCase& c, std::ostream* out) { *out << c.name(); }
 
   std::string name() const {
     std::string text;
