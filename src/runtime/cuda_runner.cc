@@ -241,7 +241,10 @@ Status CudaRunner::allocate(const CacheSize& size) {
            .max_slots = plan_.options.max_rows,
            .max_step_tokens = plan_.options.max_step_tokens,
            .steps_in_flight = static_cast<std::int32_t>(kInFlight)};
-  const std::int64_t captured = CudaGraphs::buckets(plan_.options.max_rows).back();
+  // A captured step has its tokens and all their logits at once.
+  const std::int64_t rows =
+      std::min<std::int64_t>({plan_.options.max_rows, plan_.options.max_step_tokens, decoder_->head_rows()});
+  const std::int64_t captured = CudaGraphs::buckets(rows).back();
   inputs_.emplace(PAGODA_TRY(DeviceInputs::create(plan_, device_, captured)));
   const SampleLayout layout =
       PAGODA_TRY(SampleLayout::of({.vocab = info_.vocab, .slots = info_.max_slots, .rows = decoder_->head_rows()}));
@@ -260,7 +263,7 @@ Status CudaRunner::allocate(const CacheSize& size) {
   logits_.emplace(PAGODA_TRY(pinned<float>(device_, std::max(info_.vocab, plan_.spec.hidden))));
   scratch_.emplace(info_.vocab);
   // Deterministic attention has a list of work for each step, which a captured one does not.
-  if (!plan_.options.deterministic) graphs_ = CudaGraphs(*decoder_, *inputs_, plan_.options.max_rows, stream_);
+  if (!plan_.options.deterministic) graphs_ = CudaGraphs(*decoder_, *inputs_, rows, stream_);
   return Ok{};
 }
 

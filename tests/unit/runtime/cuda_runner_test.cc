@@ -175,6 +175,39 @@ TEST(CudaRunner, PaddedRowsDrawNothing) {
   for (std::int32_t row = 0; row < 24; ++row) EXPECT_EQ(slots[static_cast<std::size_t>(row)], row < 18 ? row : -1);
 }
 
+// Steps of more rows than the buffers of one hold at once are not captured.
+TEST(CudaRunner, NoBucketIsLargerThanItsBuffers) {
+  for (const auto& [head_rows, step_tokens] : {std::pair(5, 90), std::pair(24, 7)}) {
+    model::PlanOptions options = PaperRunner::small_options();
+    options.head_rows = head_rows;
+    options.max_step_tokens = step_tokens;
+    PaperRunner runner(fixtures::paper_config(), options);
+    ASSERT_TRUE(runner.make().ok());
+    EXPECT_EQ(std::ssize(runner.paper().graphs()), std::min(head_rows, step_tokens));
+    RunnerDriver driver(*runner);
+    for (std::int32_t slot = 0; slot < 7; ++slot) {
+      driver.start(slot, fixtures::some_ids(4, 67));
+      driver.step({{.slot = slot, .count = 4, .wants_id = true}});
+    }
+    EXPECT_EQ(driver.step(decodes(7)).size(), 7u);
+    EXPECT_THAT(runner.paper().faults(), IsEmpty());
+  }
+}
+
+TEST(CudaRunner, DeterministicStepsAreNotCaptured) {
+  model::PlanOptions options = PaperRunner::small_options();
+  options.deterministic = true;
+  PaperRunner runner(fixtures::paper_config(), options);
+  ASSERT_TRUE(runner.make().ok());
+  EXPECT_EQ(runner.paper().graphs().size(), 0u);
+  RunnerDriver driver(*runner);
+  start_all(driver, 2);
+  driver.step({{.slot = 0, .count = 30, .wants_id = true}, {.slot = 1, .count = 17}});
+  driver.step({{.slot = 0, .wants_id = true}, {.slot = 1, .count = 14, .wants_id = true}});
+  driver.step(decodes(2));
+  EXPECT_THAT(runner.paper().faults(), IsEmpty());
+}
+
 // Two steps are in flight before the first one runs: each is computed from its own ids.
 TEST(CudaRunner, StepsInFlightDoNotTouchEachOther) {
   PaperRunner runner;
