@@ -22,7 +22,7 @@ struct Model::State {
   ModelInfo info;
   SamplingParams sampling_defaults;  // what the file declares
 
-  std::unique_ptr<const text::Tokenizer> tokenizer;  // null: the model has none
+  std::unique_ptr<const text::Tokenizer> tokenizer;         // null: the model has none
   std::optional<Result<text::ChatTemplate>> chat_template;  // none: the file has none; parsed even if it is wrong
 
   // What a decode step reads: for benches.
