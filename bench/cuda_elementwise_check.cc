@@ -282,7 +282,8 @@ bool check_softcap(GpuBench& bench) {
   const auto before = random_floats(random, rows * stride, 0, 40);
   auto* logits = memory.upload(before);
   bench.kernel<CudaSoftcapParams>(softcap_unit(bench), "softcap")
-      .launch(bench.stream(), {.grid = {.x = 12, .y = 2}, .block = {.x = 256}}, {logits, stride, rows, width, 30.0f, 1.0f});
+      .launch(bench.stream(), {.grid = {.x = 12, .y = 2}, .block = {.x = 256}},
+              {logits, stride, rows, width, 30.0f, 1.0f});
   Values want = doubles_of(before);
   for (std::size_t i = 0; i < want.size(); ++i) {
     if (static_cast<std::int64_t>(i) % stride < width) want[i] = 30 * std::tanh(want[i] / 30);

@@ -263,8 +263,8 @@ class Checks {
       auto* rows_out = memory.take<float>(count * w.k);
       bench_.kernel<CudaEmbedParams>(from_packed ? embed_packed_unit(bench_) : all[5], "embed")
           .launch(bench_.stream(), {.grid = {.x = static_cast<std::uint32_t>(count)}, .block = {.x = 96}},
-                  {from_packed ? static_cast<const void*>(packed) : weight, device_ids, nullptr, rows_out, w.row_bytes, w.k, w.n,
-                   w.k, 1.5f});
+                  {from_packed ? static_cast<const void*>(packed) : weight, device_ids, nullptr, rows_out, w.row_bytes,
+                   w.k, w.n, w.k, 1.5f});
       const auto got = memory.download(rows_out, count * w.k);
       bool same = true;
       for (std::size_t i = 0; i < got.size(); ++i) {
@@ -289,7 +289,7 @@ int run() {
   GpuBench bench;
   std::vector<device::CompileUnit> units = {Checks::unpack_unit(bench), Checks::embed_packed_unit(bench)};
   const std::vector<std::string> names = {"BF16", "F16",  "F32",  "IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K", "Q3_K",
-                                          "Q4_0", "Q4_1", "Q4_K", "Q5_0",  "Q5_1",  "Q5_K",  "Q6_K", "Q8_0"};
+                                          "Q4_0", "Q4_1", "Q4_K", "Q5_0",   "Q5_1",   "Q5_K",  "Q6_K", "Q8_0"};
   for (const std::string& name : names) {
     for (auto& unit : Checks::units(bench, name)) units.push_back(std::move(unit));
   }

@@ -8,8 +8,7 @@ namespace pagoda::model {
 namespace {
 
 std::string describe_rope(const kernels::RopeSpec& rope) {
-  constexpr std::string_view kinds[] = {"none", "default", "linear", "llama3", "yarn", "proportional",
-                                        "longrope"};
+  constexpr std::string_view kinds[] = {"none", "default", "linear", "llama3", "yarn", "proportional", "longrope"};
   std::string text = pagoda::format(
       "{}, theta {}, {} of {} dimensions, {}", kinds[static_cast<std::size_t>(rope.kind)], rope.theta, rope.rotary_dim,
       rope.head_dim, rope.pairing == kernels::RopePairing::kInterleaved ? "neighbours paired" : "halves paired");

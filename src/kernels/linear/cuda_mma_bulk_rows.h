@@ -19,7 +19,7 @@ struct MmaBulkRowsParams {
   std::int32_t splits;  ///< slices of k: block b takes slice b % splits; above 1 only for float output without norm
   float epsilon;
   float norm_shift;  ///< added to each weight of the norm
-  float scale;  ///< of what a residual unit adds
+  float scale;       ///< of what a residual unit adds
 };
 
 /// Bytes of a row of x in shared memory: a slice of k, padded so that eight rows touch all banks.

@@ -58,8 +58,7 @@ void qkv_postprocess_reference(const ReferenceParams& p, device::HostRange range
 }  // namespace
 
 Result<QkvPostprocessStep> prepare_qkv_postprocess_reference(const QkvPostprocessProblem& problem,
-                                                             const QkvPostprocessWeights& weights,
-                                                             device::Device&) {
+                                                             const QkvPostprocessWeights& weights, device::Device&) {
   return QkvPostprocessStep([problem, weights](const QkvPostprocessArgs& args, device::Stream& stream) {
     const bool norm = problem.norm != QkvNorm::kNone;
     const ReferenceParams params{.args = args,

@@ -1,4 +1,5 @@
-// The files that fuzzing found interesting, read again in every build; tests/fuzz/safetensors_fuzz.cc does the checking.
+// The files that fuzzing found interesting, read again in every build; tests/fuzz/safetensors_fuzz.cc does the
+// checking.
 #include <gtest/gtest.h>
 
 #include <cstdint>
