@@ -160,7 +160,8 @@ int main(int argc, char** argv) {
       "{\"op\": \"ceiling\", \"threads\": %d, \"read_gb_s\": %.1f, \"int8_gop_s\": %.1f, \"f32_gop_s\": %.1f}\n",
       stream.num_workers(), ceilings.read_gb_s, ceilings.dot_gop_s, ceilings.fma_gop_s);
   for (const LinearKernel* kernel : linear_kernels()) {
-    if (kernel->name == "reference" || (argc > 2 && kernel->name != argv[2])) continue;
+    if (kernel->name == "reference" || kernel->name.starts_with("cuda") || (argc > 2 && kernel->name != argv[2]))
+      continue;
     const bool generic = kernel->name.find("generic") != std::string_view::npos;
     for (Case test : kCases) {
       if (generic && argc <= 2 && test.formats[0] != "q3_k") continue;  // the others have better candidates

@@ -71,6 +71,10 @@ Result<PlannedDevice> on_gpu(const Library::State& library, const DescribedFile&
 
 Result<PlannedDevice> automatic(const Library::State& library, const DescribedFile& described,
                                 const ModelOptions& options) {
+  if (options.precision == Precision::kHigh) {
+    library.log(LogLevel::kInfo, "running on the CPU: --precision high is the CPU's");
+    return on_host(library, described, options, library.cpu);
+  }
   const auto driver = driver_of(library);
   std::string reason = driver.ok() ? "" : driver.error().message;
   const Result<std::int32_t> count = driver.ok() ? Context::device_count(**driver) : Result<std::int32_t>(0);

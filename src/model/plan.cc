@@ -37,6 +37,10 @@ Status check_options(const PlanOptions& options, const ModelSpec& spec, const de
     return fail_param(ErrorCode::kUnsupportedArgument, "--kv-dtype", "--kv-dtype fp8_e4m3 needs a GPU");
   }
   if (caps.kind != device::DeviceKind::kCuda) return Ok{};
+  if (options.precision == kernels::Precision::kHigh) {
+    return fail_param(ErrorCode::kUnsupportedArgument, "--precision",
+                      "--precision high is the CPU's: {} computes in bf16 with sums in float", caps.name);
+  }
   if (options.kv_dtype == KvDType::kF16) {
     return fail_param(ErrorCode::kUnsupportedArgument, "--kv-dtype",
                       "on a GPU keys and values are kept in bf16 or fp8_e4m3, not in f16");

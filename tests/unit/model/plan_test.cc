@@ -116,6 +116,20 @@ TEST(Plan, OptionsAreHeldToTheirRange) {
   EXPECT_EQ(parse_kv_dtype("f17").error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST(Plan, WhatAGpuDoesNotDoIsRefused) {
+  const Source source({});
+  const auto param = [&](std::string_view gpu, auto&& change) {
+    PlanOptions options;
+    change(options);
+    const auto plan = source.plan(device::gpu_caps(gpu).value(), options);
+    return plan.ok() ? std::string() : plan.error().param;
+  };
+  EXPECT_EQ(param("h200", [](PlanOptions& o) { o.precision = kernels::Precision::kHigh; }), "--precision");
+  EXPECT_EQ(param("h200", [](PlanOptions& o) { o.kv_dtype = KvDType::kF16; }), "--kv-dtype");
+  EXPECT_EQ(param("a100", [](PlanOptions& o) { o.kv_dtype = KvDType::kFp8E4m3; }), "--kv-dtype");
+  EXPECT_NE(param("h200", [](PlanOptions& o) { o.kv_dtype = KvDType::kFp8E4m3; }), "--kv-dtype");
+}
+
 TEST(Plan, PagesOfALayerAreAligned) {
   TinyConfig config;
   config.heads = 1;
