@@ -1,6 +1,7 @@
 // output = act(gate) · up, four neighbouring elements a thread (gated_activation.h says what the kinds are).
 // Grid: x over columns, y over rows, in turn. Bytes: gate, up and output once.
 // Constants: KIND (0 SiLU, 1 GELU with tanh, 2 clamped SwiGLU), INPUT_FLOAT (0: bf16), THREADS.
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/gated_activation/cuda_gated_activation.h"
@@ -19,10 +20,9 @@ __device__ __forceinline__ float4 load4(const void* from, std::int64_t at) {
 
 __device__ __forceinline__ float activate(float gate, float up, float limit) {
   if constexpr (KIND == 0) {
-    return gate / (1.0f + __expf(-gate)) * up;
+    return silu(gate) * up;
   } else if constexpr (KIND == 1) {
-    const float inner = 0.7978845608028654f * fmaf(0.044715f * gate * gate, gate, gate);
-    return gate / (1.0f + __expf(-2.0f * inner)) * up;
+    return gelu_tanh(gate) * up;
   } else {
     // NaN stays NaN: the device's fminf would drop it.
     const float g = gate > limit ? limit : gate;

@@ -9,6 +9,7 @@
 // products of a step: Llama-1B 0.69, Qwen3-4B 2.12, Llama-8B 3.48 ms (8 warps, 16 turns, window 3, norm within).
 // Constants: TOKEN_TILES, WARPS, STAGE_TURNS (32 columns each; a multiple of WARPS), NORM (0, 1), RELEASE (0 before the
 // wait, 1 after it, 2 when the last weight is under way), EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU, 4 GELU).
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -183,12 +184,7 @@ __device__ __forceinline__ float norm_factor(const MmaBulkRowsParams& p, const S
 }
 
 __device__ __forceinline__ float gate_activation(float gate) {
-  if constexpr (EPILOGUE == 3) {
-    return gate / (1.0f + __expf(-gate));
-  } else {
-    const float inner = 0.7978845608028654f * fmaf(0.044715f * gate * gate, gate, gate);
-    return gate / (1.0f + __expf(-2.0f * inner));
-  }
+  return EPILOGUE == 3 ? silu(gate) : gelu_tanh(gate);
 }
 
 /// Writes what one output of the block came to. A bias belongs to the first slice.

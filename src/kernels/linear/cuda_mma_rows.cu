@@ -6,6 +6,7 @@
 // Bytes: the weights once; x once a block. Chosen for decode steps of few rows.
 // Constants: TOKEN_TILES, WARPS, DEPTH (turns in flight), NORM (0, 1), EPILOGUE (0 bf16, 1 float, 2 residual +=,
 // 3 SiLU-gated, 4 GELU-gated).
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -21,12 +22,7 @@ constexpr int kSumStride = kTokens + 1;
 constexpr int kSums = WARPS * kSets * 16 * kSumStride;
 
 __device__ __forceinline__ float gate_activation(float gate) {
-  if constexpr (EPILOGUE == 3) {
-    return gate / (1.0f + __expf(-gate));
-  } else {
-    const float inner = 0.7978845608028654f * fmaf(0.044715f * gate * gate, gate, gate);
-    return gate / (1.0f + __expf(-2.0f * inner));
-  }
+  return EPILOGUE == 3 ? silu(gate) : gelu_tanh(gate);
 }
 
 /// The m rows of x into shared memory as bf16, normed if the unit norms. Row stride `stride` bytes; zeros up to the

@@ -7,6 +7,7 @@
 // so a row's bits do not depend on the others.
 // Grid: x over rows of x (blocks side by side share weights in L2), y over weights' tiles, z over slices of k.
 // Constants: BLOCK_TOKENS (64, 128, 256), STAGES, EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4 GELU-gated).
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/linear/cuda_mma_tiles.h"
@@ -48,12 +49,7 @@ __device__ __forceinline__ Place locate(const MmaTilesParams& p, int slot) {
 }
 
 __device__ __forceinline__ float gate_activation(float gate) {
-  if constexpr (EPILOGUE == 3) {
-    return gate / (1.0f + __expf(-gate));
-  } else {
-    const float inner = 0.7978845608028654f * fmaf(0.044715f * gate * gate, gate, gate);
-    return gate / (1.0f + __expf(-2.0f * inner));
-  }
+  return EPILOGUE == 3 ? silu(gate) : gelu_tanh(gate);
 }
 
 /// Starts the copies of 32 k: of turn `turn`, or zeros if it is not before `end`.
