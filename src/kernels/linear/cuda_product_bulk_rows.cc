@@ -6,10 +6,10 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int kWindow = 3;                    // stages under way: 48 KiB reach the memory's full speed
-constexpr int kFewestStages = 3;              // of a ring that still hides the latency
-constexpr int kWantedStages = 6;              // more slices of k before a shorter ring
-constexpr int kMostSplits = 8;                //
+constexpr int kWindow = 3;        // stages under way: 48 KiB reach the memory's full speed
+constexpr int kFewestStages = 3;  // of a ring that still hides the latency
+constexpr int kWantedStages = 6;  // more slices of k before a shorter ring
+constexpr int kMostSplits = 8;
 constexpr std::int64_t kMostNormedRows = 2;   // more are normed faster once than in each block
 constexpr std::int64_t kStaticShared = 2048;  // of the block beside the dynamic part, rounded up
 

@@ -8,7 +8,6 @@ namespace {
 
 constexpr int kSeveral = 4;  // rows that share a decoded weight
 constexpr int kRowWarps = 4;
-constexpr int kDecodeThreads = 128;
 constexpr int kActivateThreads = 256;
 
 CompileUnit rows_unit(const CudaProductProblem& problem, const quant::Format& format, int tokens,
@@ -16,11 +15,6 @@ CompileUnit rows_unit(const CudaProductProblem& problem, const quant::Format& fo
   const CudaEpilogue epilogue = is_gated(problem) ? CudaEpilogue::kBf16 : problem.epilogue;
   return cuda_unit(caps, "linear/cuda_generic_rows.cu",
                    {format_define(format), define("TOKENS", tokens), "INPUT_BF16=1", define("EPILOGUE", epilogue)});
-}
-
-CompileUnit decode_unit(const quant::Format& format, const device::DeviceCaps& caps) {
-  return cuda_unit(caps, "linear/cuda_to_bf16.cu",
-                   {format_define(format), "FROM_MMA16=0", "TO_MMA16=1", define("THREADS", kDecodeThreads)});
 }
 
 CompileUnit activate_unit(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
@@ -40,7 +34,7 @@ std::vector<CompileUnit> Generic::units(const CudaProductProblem& problem, const
   for (const LinearWeightSpec& weight : problem.linear.specs()) {
     units.push_back(rows_unit(problem, *weight.format, 1, caps));
     units.push_back(rows_unit(problem, *weight.format, kSeveral, caps));
-    units.push_back(decode_unit(*weight.format, caps));
+    units.push_back(ToMma16::unit(*weight.format, caps));
   }
   if (is_gated(problem)) units.push_back(activate_unit(problem, caps));
   return units;
@@ -57,7 +51,7 @@ std::size_t Generic::scratch_bytes(const CudaProductProblem& problem) {
 
 Status Generic::prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,
                         device::cuda::CudaDevice& device) {
-  epilogue_ = problem.epilogue;
+  gated_ = is_gated(problem);
   scale_ = problem.scale;
   programmatic_ = programmatic(device.caps());
   for (const LinearWeight& weight : weights) {
@@ -66,7 +60,7 @@ Status Generic::prepare(const CudaProductProblem& problem, std::span<const Linea
         device.kernel<GenericRowsParams>(rows_unit(problem, *weight.format, 1, device.caps()), "generic_rows"));
     part.several = PAGODA_TRY(
         device.kernel<GenericRowsParams>(rows_unit(problem, *weight.format, kSeveral, device.caps()), "generic_rows"));
-    part.decode = PAGODA_TRY(device.kernel<ToBf16Params>(decode_unit(*weight.format, device.caps()), "to_bf16_rows"));
+    part.decode = PAGODA_TRY(ToMma16::load(*weight.format, device));
     parts_.push_back(std::move(part));
   }
   if (is_gated(problem)) {
@@ -77,7 +71,6 @@ Status Generic::prepare(const CudaProductProblem& problem, std::span<const Linea
 }
 
 void Generic::launch_rows(const CudaProductArgs& args, device::cuda::CudaStream& stream) const {
-  const bool gated = epilogue_ == CudaEpilogue::kSilu || epilogue_ == CudaEpilogue::kGelu;
   const std::int64_t width = parts_[0].weight.shape.n;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const LinearWeight& weight = parts_[i].weight;
@@ -85,10 +78,10 @@ void Generic::launch_rows(const CudaProductArgs& args, device::cuda::CudaStream&
     const GenericRowsParams params{.weight = weight.data,
                                    .bias = weight.bias,
                                    .input = args.input,
-                                   .output = gated ? between : args.outputs[i],
+                                   .output = gated_ ? between : args.outputs[i],
                                    .row_bytes = weight.format->row_bytes(weight.shape.k),
                                    .input_stride = args.input_stride,
-                                   .output_stride = gated ? width : args.output_strides[i],
+                                   .output_stride = gated_ ? width : args.output_strides[i],
                                    .n = weight.shape.n,
                                    .k = weight.shape.k,
                                    .m = args.m,
@@ -100,7 +93,7 @@ void Generic::launch_rows(const CudaProductArgs& args, device::cuda::CudaStream&
                    .programmatic = programmatic_},
                   params);
   }
-  if (!gated) return;
+  if (!gated_) return;
   const CudaGatedActivationParams params{.gate = args.scratch,
                                          .up = args.scratch + args.m * width * 2,
                                          .output = args.outputs[0],
@@ -124,14 +117,7 @@ void Generic::decode(const CudaProductArgs& args, MmaRowsWeight (&weights)[kMaxL
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const LinearWeight& weight = parts_[i].weight;
     weights[i].data = at;
-    const std::int64_t columns = round_up<std::int64_t>(weight.shape.k, 32);
-    parts_[i].decode.launch(
-        stream,
-        {.grid = {.x = grid_size(ceil_div<std::int64_t>(columns, 8 * kDecodeThreads)),
-                  .y = grid_rows(round_up<std::int64_t>(weight.shape.n, 16))},
-         .block = {.x = kDecodeThreads},
-         .programmatic = programmatic_},
-        {weight.data, at, weight.format->row_bytes(weight.shape.k), weight.shape.n, weight.shape.k});
+    parts_[i].decode.launch(weight.data, weight.shape, at, programmatic_, stream);
     at += decoded_bytes({.format = weight.format, .layout = nullptr, .n = weight.shape.n}, weight.shape.k);
   }
 }

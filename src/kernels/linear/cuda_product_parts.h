@@ -9,7 +9,7 @@
 #include "kernels/linear/cuda_mma_bulk_rows.h"
 #include "kernels/linear/cuda_mma_tiles.h"
 #include "kernels/linear/cuda_product.h"
-#include "kernels/linear/cuda_to_bf16.h"
+#include "kernels/linear/cuda_to_mma16.h"
 #include "kernels/linear/cuda_wgmma_tiles_plan.h"
 #include "kernels/rms_norm/cuda_rms_norm.h"
 
@@ -145,11 +145,11 @@ class Generic {
   struct Part {
     LinearWeight weight;
     device::cuda::Kernel<GenericRowsParams> one, several;
-    device::cuda::Kernel<ToBf16Params> decode;
+    ToMma16 decode;
   };
   std::vector<Part> parts_;
   device::cuda::Kernel<CudaGatedActivationParams> activate_;
-  CudaEpilogue epilogue_ = CudaEpilogue::kBf16;
+  bool gated_ = false;
   float scale_ = 1;
   bool programmatic_ = false;
 };

@@ -3,14 +3,13 @@
 #include <array>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/linear/cuda_to_bf16.h"
+#include "kernels/linear/cuda_to_mma16.h"
 
 namespace pagoda::kernels {
 namespace {
 
 constexpr std::int64_t kHostPiece = std::int64_t{1} << 20;
 constexpr std::int64_t kGpuPiece = std::int64_t{4} << 20;
-constexpr int kThreads = 128;
 
 class HostPacker final : public Packer {
  public:
@@ -59,15 +58,10 @@ class CudaPacker final : public Packer {
       return;
     }
     piece.host->upload(0, piece.bytes, piece.device->data(), stream_);
-    auto kernel = device_.kernel<ToBf16Params>(pack_units(format, layout, device_.caps())[0], "to_bf16_rows");
+    const Result<ToMma16> kernel = ToMma16::load(format, device_);
     if (!kernel.ok()) throw device::cuda::DeviceError(kernel.error());
-    const std::int64_t columns = round_up<std::int64_t>(shape.k, 32);
     const std::size_t before = layout.packed_bytes(format, {.n = first_row, .k = shape.k});
-    kernel->launch(stream_,
-                   {.grid = {.x = grid_size(ceil_div<std::int64_t>(columns, 8 * kThreads)),
-                             .y = grid_rows(round_up<std::int64_t>(num_rows, 16))},
-                    .block = {.x = kThreads}},
-                   {piece.device->data(), packed + before, format.row_bytes(shape.k), num_rows, shape.k});
+    kernel->launch(piece.device->data(), {.n = num_rows, .k = shape.k}, packed + before, false, stream_);
   }
 
   void widen(const quant::Format& format, std::int64_t count, float* to) override {
@@ -115,8 +109,7 @@ std::int64_t piece_bytes(const device::DeviceCaps& caps) { return on_cuda(caps) 
 
 std::vector<CompileUnit> pack_units(const quant::Format& format, const Layout& layout, const device::DeviceCaps& caps) {
   if (!on_cuda(caps) || &layout == &kRowsLayout) return {};
-  return {cuda_unit(caps, "linear/cuda_to_bf16.cu",
-                    {format_define(format), "FROM_MMA16=0", "TO_MMA16=1", define("THREADS", kThreads)})};
+  return {ToMma16::unit(format, caps)};
 }
 
 }  // namespace pagoda::kernels
