@@ -16,11 +16,21 @@ void decode_blocks(const std::byte* row, std::int64_t cols, float* out) {
 }
 
 template <class F>
+constexpr const Coding* coding_of() {
+  if constexpr (requires { F::kCoding; }) {
+    return &F::kCoding;
+  } else {
+    return nullptr;
+  }
+}
+
+template <class F>
 constexpr Format kFormat = {.name = F::kName,
                             .gguf_type = F::kGgufType,
                             .block_elements = F::kBlockElements,
                             .block_bytes = sizeof(typename F::Block),
-                            .decode_row = &decode_blocks<F>};
+                            .decode_row = &decode_blocks<F>,
+                            .coding = coding_of<F>()};
 
 template <class... F>
 constexpr std::array<const Format*, sizeof...(F)> pointers(FormatList<F...>) {

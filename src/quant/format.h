@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "quant/formats/coding.h"
+
 namespace pagoda::quant {
 
 /// One format of the list in formats.h. Descriptors have static storage; formats are compared by address.
@@ -19,6 +21,9 @@ struct Format {
   /// Decodes `cols` elements (a multiple of block_elements) to the exact value each stands for, rounded to float once
   /// where the format's definition needs more than 24 bits.
   void (*decode_row)(const std::byte* row, std::int64_t cols, float* out) = nullptr;
+
+  /// How kernels that know no format by name may read it; null where it is no code with a scale.
+  const Coding* coding = nullptr;
 
   bool divides(std::int64_t cols) const { return cols % block_elements == 0; }
   std::int64_t row_bytes(std::int64_t cols) const { return cols / block_elements * block_bytes; }

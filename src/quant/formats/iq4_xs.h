@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 #include "quant/formats/iq4_nl.h"
 
 namespace pagoda::quant {
@@ -25,14 +26,26 @@ struct IQ4_XS {
     std::uint8_t scales_low[4];
     std::uint8_t codes[128];
   };
-  static PAGODA_SHARED float decode(const Block& block, int element) {
-    const int group = element / 32;
+  /// The scale of elements 32·group and up, -32 … 31.
+  static PAGODA_SHARED int scale_of(const Block& block, int group) {
     const int low = (block.scales_low[group / 2] >> (group % 2 * 4)) & 15;
     const int high = (block.scales_high >> (group * 2)) & 3;
-    const int code = (block.codes[group * 16 + element % 16] >> (element % 32 / 16 * 4)) & 15;
-    const float scale = f16_to_float(block.scale) * static_cast<float>((low | high << 4) - 32);
-    return scale * static_cast<float>(iq4_value(code));
+    return (low | high << 4) - 32;
   }
+  static PAGODA_SHARED float decode(const Block& block, int element) {
+    const float scale = f16_to_float(block.scale) * static_cast<float>(scale_of(block, element / 32));
+    return scale * static_cast<float>(iq4_value(code(block, element)));
+  }
+
+  static constexpr Coding kCoding{
+      .bits = 4, .group = 32, .table = CodeTable::kIq4, .scale = ScaleType::kS8, .super = SuperScale::kF16};
+  static PAGODA_SHARED int code(const Block& block, int element) {
+    return (block.codes[element / 32 * 16 + element % 16] >> (element % 32 / 16 * 4)) & 15;
+  }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int group) {
+    return static_cast<std::uint8_t>(scale_of(block, group));
+  }
+  static PAGODA_SHARED std::uint32_t super_bits(const Block& block) { return block.scale; }
 };
 
 }  // namespace pagoda::quant

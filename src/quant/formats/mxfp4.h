@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 
 namespace pagoda::quant {
 
@@ -27,11 +28,17 @@ struct MXFP4 {
     return float_of_bits(bits < 2 ? 0x00200000u << bits : (bits - 1) << 23);
   }
   static PAGODA_SHARED float decode(const Block& block, int element) {
-    const int code = element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
-    const int exponent = (code >> 1) & 3;
-    const int doubled = exponent == 0 ? code & 1 : (2 | (code & 1)) << (exponent - 1);
-    return half_scale(block.exponent) * static_cast<float>((code & 8) != 0 ? -doubled : doubled);
+    const int q = code(block, element);
+    const int exponent = (q >> 1) & 3;
+    const int doubled = exponent == 0 ? q & 1 : (2 | (q & 1)) << (exponent - 1);
+    return half_scale(block.exponent) * static_cast<float>((q & 8) != 0 ? -doubled : doubled);
   }
+
+  static constexpr Coding kCoding{.bits = 4, .group = 32, .table = CodeTable::kE2m1, .scale = ScaleType::kE8m0};
+  static PAGODA_SHARED int code(const Block& block, int element) {
+    return element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
+  }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.exponent; }
 };
 
 }  // namespace pagoda::quant

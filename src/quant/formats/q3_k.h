@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 
 namespace pagoda::quant {
 
@@ -30,11 +31,20 @@ struct Q3_K {
     return (low | high << 4) - 32;
   }
   static PAGODA_SHARED float decode(const Block& block, int element) {
-    const int low = (block.codes[element / 128 * 32 + element % 32] >> (element % 128 / 32 * 2)) & 3;
-    const int high = (block.high_bits[element % 32] >> (element / 32)) & 1;
     const float scale = f16_to_float(block.scale) * static_cast<float>(scale_of(block, element / 16));
-    return scale * static_cast<float>(high != 0 ? low : low - 4);
+    return scale * static_cast<float>(code(block, element) - 4);
   }
+
+  static constexpr Coding kCoding{
+      .bits = 3, .group = 16, .bias = 4, .scale = ScaleType::kS8, .super = SuperScale::kF16};
+  static PAGODA_SHARED int code(const Block& block, int element) {
+    const int low = (block.codes[element / 128 * 32 + element % 32] >> (element % 128 / 32 * 2)) & 3;
+    return low | ((block.high_bits[element % 32] >> (element / 32)) & 1) << 2;
+  }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int group) {
+    return static_cast<std::uint8_t>(scale_of(block, group));
+  }
+  static PAGODA_SHARED std::uint32_t super_bits(const Block& block) { return block.scale; }
 };
 
 }  // namespace pagoda::quant

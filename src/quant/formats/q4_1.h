@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 
 namespace pagoda::quant {
 
@@ -21,9 +22,15 @@ struct Q4_1 {
     std::uint8_t codes[16];
   };
   static PAGODA_SHARED float decode(const Block& block, int element) {
-    const int code = element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
-    return f16_to_float(block.scale) * static_cast<float>(code) + f16_to_float(block.minimum);
+    return f16_to_float(block.scale) * static_cast<float>(code(block, element)) + f16_to_float(block.minimum);
   }
+
+  static constexpr Coding kCoding{.bits = 4, .group = 32, .offset = OffsetType::kValue};
+  static PAGODA_SHARED int code(const Block& block, int element) {
+    return element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
+  }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.scale; }
+  static PAGODA_SHARED std::uint32_t offset_bits(const Block& block, int) { return block.minimum; }
 };
 
 }  // namespace pagoda::quant

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 
 namespace pagoda::quant {
 
@@ -34,10 +35,24 @@ struct Q4_K {
   };
   static PAGODA_SHARED float decode(const Block& block, int element) {
     const int group = element / 32;
-    const int code = (block.codes[group / 2 * 32 + element % 32] >> (group % 2 * 4)) & 15;
     const float scale = f16_to_float(block.scale) * static_cast<float>(unpack_k_scale(block.scales, group, 0));
     const float minimum = f16_to_float(block.minimum) * static_cast<float>(unpack_k_scale(block.scales, group, 4));
-    return scale * static_cast<float>(code) - minimum;
+    return scale * static_cast<float>(code(block, element)) - minimum;
+  }
+
+  static constexpr Coding kCoding{
+      .bits = 4, .group = 32, .scale = ScaleType::kU8, .offset = OffsetType::kMinimum, .super = SuperScale::kF16Pair};
+  static PAGODA_SHARED int code(const Block& block, int element) {
+    return (block.codes[element / 64 * 32 + element % 32] >> (element / 32 % 2 * 4)) & 15;
+  }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int group) {
+    return static_cast<std::uint32_t>(unpack_k_scale(block.scales, group, 0));
+  }
+  static PAGODA_SHARED std::uint32_t offset_bits(const Block& block, int group) {
+    return static_cast<std::uint32_t>(unpack_k_scale(block.scales, group, 4));
+  }
+  static PAGODA_SHARED std::uint32_t super_bits(const Block& block) {
+    return block.scale | static_cast<std::uint32_t>(block.minimum) << 16;
   }
 };
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 
 namespace pagoda::quant {
 
@@ -22,10 +23,15 @@ struct Q5_0 {
     std::uint8_t codes[16];
   };
   static PAGODA_SHARED float decode(const Block& block, int element) {
-    const int low = element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
-    const int high = (block.high_bits[element / 8] >> (element % 8)) & 1;
-    return f16_to_float(block.scale) * static_cast<float>((low | high << 4) - 16);
+    return f16_to_float(block.scale) * static_cast<float>(code(block, element) - 16);
   }
+
+  static constexpr Coding kCoding{.bits = 5, .group = 32, .bias = 16};
+  static PAGODA_SHARED int code(const Block& block, int element) {
+    const int low = element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
+    return low | ((block.high_bits[element / 8] >> (element % 8)) & 1) << 4;
+  }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.scale; }
 };
 
 }  // namespace pagoda::quant

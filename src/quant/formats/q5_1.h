@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 
 namespace pagoda::quant {
 
@@ -23,10 +24,16 @@ struct Q5_1 {
     std::uint8_t codes[16];
   };
   static PAGODA_SHARED float decode(const Block& block, int element) {
-    const int low = element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
-    const int high = (block.high_bits[element / 8] >> (element % 8)) & 1;
-    return f16_to_float(block.scale) * static_cast<float>(low | high << 4) + f16_to_float(block.minimum);
+    return f16_to_float(block.scale) * static_cast<float>(code(block, element)) + f16_to_float(block.minimum);
   }
+
+  static constexpr Coding kCoding{.bits = 5, .group = 32, .offset = OffsetType::kValue};
+  static PAGODA_SHARED int code(const Block& block, int element) {
+    const int low = element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
+    return low | ((block.high_bits[element / 8] >> (element % 8)) & 1) << 4;
+  }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.scale; }
+  static PAGODA_SHARED std::uint32_t offset_bits(const Block& block, int) { return block.minimum; }
 };
 
 }  // namespace pagoda::quant

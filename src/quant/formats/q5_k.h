@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 #include "quant/formats/q4_k.h"
 
 namespace pagoda::quant {
@@ -26,11 +27,25 @@ struct Q5_K {
   };
   static PAGODA_SHARED float decode(const Block& block, int element) {
     const int group = element / 32;
-    const int low = (block.codes[group / 2 * 32 + element % 32] >> (group % 2 * 4)) & 15;
-    const int high = (block.high_bits[element % 32] >> group) & 1;
     const float scale = f16_to_float(block.scale) * static_cast<float>(unpack_k_scale(block.scales, group, 0));
     const float minimum = f16_to_float(block.minimum) * static_cast<float>(unpack_k_scale(block.scales, group, 4));
-    return scale * static_cast<float>(low | high << 4) - minimum;
+    return scale * static_cast<float>(code(block, element)) - minimum;
+  }
+
+  static constexpr Coding kCoding{
+      .bits = 5, .group = 32, .scale = ScaleType::kU8, .offset = OffsetType::kMinimum, .super = SuperScale::kF16Pair};
+  static PAGODA_SHARED int code(const Block& block, int element) {
+    const int low = (block.codes[element / 64 * 32 + element % 32] >> (element / 32 % 2 * 4)) & 15;
+    return low | ((block.high_bits[element % 32] >> (element / 32)) & 1) << 4;
+  }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int group) {
+    return static_cast<std::uint32_t>(unpack_k_scale(block.scales, group, 0));
+  }
+  static PAGODA_SHARED std::uint32_t offset_bits(const Block& block, int group) {
+    return static_cast<std::uint32_t>(unpack_k_scale(block.scales, group, 4));
+  }
+  static PAGODA_SHARED std::uint32_t super_bits(const Block& block) {
+    return block.scale | static_cast<std::uint32_t>(block.minimum) << 16;
   }
 };
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 
 namespace pagoda::quant {
 
@@ -23,12 +24,21 @@ struct Q6_K {
     std::uint16_t scale;
   };
   static PAGODA_SHARED float decode(const Block& block, int element) {
+    const float scale = f16_to_float(block.scale) * static_cast<float>(block.scales[element / 16]);
+    return scale * static_cast<float>(code(block, element) - 32);
+  }
+
+  static constexpr Coding kCoding{
+      .bits = 6, .group = 16, .bias = 32, .scale = ScaleType::kS8, .super = SuperScale::kF16};
+  static PAGODA_SHARED int code(const Block& block, int element) {
     const int half = element / 128;
     const int low = (block.low_bits[half * 64 + element % 64] >> (element % 128 / 64 * 4)) & 15;
-    const int high = (block.high_bits[half * 32 + element % 32] >> (element % 128 / 32 * 2)) & 3;
-    const float scale = f16_to_float(block.scale) * static_cast<float>(block.scales[element / 16]);
-    return scale * static_cast<float>((low | high << 4) - 32);
+    return low | ((block.high_bits[half * 32 + element % 32] >> (element % 128 / 32 * 2)) & 3) << 4;
   }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int group) {
+    return static_cast<std::uint8_t>(block.scales[group]);
+  }
+  static PAGODA_SHARED std::uint32_t super_bits(const Block& block) { return block.scale; }
 };
 
 }  // namespace pagoda::quant

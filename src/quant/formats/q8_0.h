@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/numbers.h"
+#include "quant/formats/coding.h"
 
 namespace pagoda::quant {
 
@@ -22,6 +23,10 @@ struct Q8_0 {
   static PAGODA_SHARED float decode(const Block& block, int element) {
     return f16_to_float(block.scale) * static_cast<float>(block.codes[element]);
   }
+
+  static constexpr Coding kCoding{.bits = 8, .group = 32, .bias = 128};
+  static PAGODA_SHARED int code(const Block& block, int element) { return block.codes[element] + 128; }
+  static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.scale; }
 };
 
 }  // namespace pagoda::quant

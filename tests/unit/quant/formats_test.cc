@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -122,6 +124,69 @@ TEST(Formats, ListIsConsistent) {
   EXPECT_EQ(names.size(), 16u);
   EXPECT_EQ(find_format("q4_7"), nullptr);
   EXPECT_EQ(find_gguf_type(-1), nullptr);
+}
+
+float table_value(CodeTable table, int code) {
+  switch (table) {
+    case CodeTable::kInteger:
+      return static_cast<float>(code);
+    case CodeTable::kE2m1:
+      return fp4_e2m1_to_float(static_cast<std::uint8_t>(code));
+    case CodeTable::kE4m3:
+      return fp8_e4m3_to_float(static_cast<std::uint8_t>(code));
+    case CodeTable::kE5m2:
+      return fp8_e5m2_to_float(static_cast<std::uint8_t>(code));
+    case CodeTable::kIq4:
+      return static_cast<float>(iq4_value(code));
+  }
+  return 0;
+}
+
+struct Coded {
+  double value, size;  ///< and the sum of its two parts' sizes
+};
+
+/// One element by the format's coding, in double.
+template <class F>
+Coded coded(const typename F::Block& block, int element) {
+  constexpr Coding kCoding = F::kCoding;
+  const int group = element / kCoding.group;
+  std::uint32_t super_bits = 0, offset_bits = 0;
+  if constexpr (kCoding.super != SuperScale::kNone) super_bits = F::super_bits(block);
+  if constexpr (kCoding.offset == OffsetType::kValue || kCoding.offset == OffsetType::kMinimum) {
+    offset_bits = F::offset_bits(block, group);
+  }
+  const std::uint32_t scale_bits = F::scale_bits(block, group);
+  const float scale = scale_value(kCoding, scale_bits) * super_value(kCoding.super, super_bits);
+  const float value = table_value(kCoding.table, F::code(block, element)) - static_cast<float>(kCoding.bias);
+  const double product = static_cast<double>(scale) * static_cast<double>(value);
+  const auto offset = static_cast<double>(offset_value(kCoding, scale, scale_bits, offset_bits, super_bits));
+  return {product + offset, std::fabs(product) + std::fabs(offset)};
+}
+
+// A format's coding means what its `decode` means, but for one rounding.
+TEST(Formats, CodingsMeanWhatDecodeMeans) {
+  int compared = 0;
+  Formats::for_each([&]<class F>() {
+    if constexpr (requires { F::kCoding; }) {
+      ASSERT_EQ(find_format(F::kName)->coding, &F::kCoding) << F::kName;
+      const auto golden = fixtures::read_quant_golden(*find_format(F::kName));
+      const auto* blocks = reinterpret_cast<const typename F::Block*>(golden.blocks.data());
+      int finite = 0;
+      for (std::int64_t b = 0; b < golden.num_blocks; ++b) {
+        for (int i = 0; i < F::kBlockElements; ++i) {
+          const double want = static_cast<double>(F::decode(blocks[b], i));
+          const Coded got = coded<F>(blocks[b], i);
+          if (!std::isfinite(want) || !std::isfinite(got.value)) continue;  // the ends of binary16 and of e8m0
+          ++finite;
+          ASSERT_NEAR(got.value, want, got.size * 0x1p-22) << F::kName << " block " << b << " element " << i;
+        }
+      }
+      EXPECT_GT(finite, golden.num_blocks * F::kBlockElements * 3 / 4) << F::kName;
+      ++compared;
+    }
+  });
+  EXPECT_GE(compared, 12);
 }
 
 }  // namespace
