@@ -61,7 +61,9 @@ bool obey(const std::string& line, Session& session) {
 }  // namespace
 
 Status chat(const Arguments& arguments) {
-  const Model model = PAGODA_TRY(open_model(arguments, true));
+  Arguments alone = arguments;
+  alone.options.max_running = 1;
+  const Model model = PAGODA_TRY(open_model(alone, true));
   if (!model.info().has_chat_template) {
     return fail(ErrorCode::kTemplateMissing, "{} has no chat template", arguments.model);
   }

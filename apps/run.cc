@@ -57,7 +57,9 @@ Answer stream(Generation& generation, bool show) {
 
 Status run(const Arguments& arguments) {
   std::string prompt = PAGODA_TRY(read_prompt(arguments));
-  const Model model = PAGODA_TRY(open_model(arguments, true));
+  Arguments alone = arguments;
+  alone.options.max_running = 1;
+  const Model model = PAGODA_TRY(open_model(alone, true));
   Generation generation = PAGODA_TRY(model.generate(make_request(arguments, std::move(prompt))));
   Answer answer;
   {

@@ -35,7 +35,8 @@ struct ModelOptions {
   /// Tokens of one sequence at most, prompt and answer; none: what the model was made for, or less if memory is short.
   std::optional<std::int64_t> context{};
   std::string kv_dtype = "auto";  ///< "auto", "f16", "bf16" or "fp8_e4m3"
-  /// The size of the KV cache over all sequences, in tokens or in bytes (not both); none: room for one full context.
+  /// The size of the KV cache over all sequences, in tokens or in bytes (not both); none: room for one full context,
+  /// and on a GPU for as many as may run at once, if that much memory is left.
   std::optional<std::int64_t> kv_tokens{};
   std::optional<std::int64_t> kv_bytes{};
   std::int64_t block_size = 16;                 ///< tokens a block: a power of two from 8 to 256

@@ -4,6 +4,7 @@
 
 #include "device/cuda/cuda_device.h"
 #include "kernels/cuda/embedded.h"
+#include "runtime/cuda_runner.h"
 #include "runtime/host_runner.h"
 
 namespace pagoda::api {
@@ -12,8 +13,6 @@ namespace {
 using device::cuda::Context;
 using device::cuda::CudaDevice;
 using device::cuda::Driver;
-
-constexpr std::int64_t kReserve = std::int64_t{512} << 20;  // of a card: loaded code, and what others may want
 
 /// The number of "cuda:3"; 0 of "cuda"; -1 if it is neither.
 std::int32_t ordinal_of(const std::string& device) {
@@ -59,7 +58,7 @@ Result<PlannedDevice> on_gpu(const Library::State& library, const DescribedFile&
   model::Plan plan = PAGODA_TRY(plan_for(described.description, device->caps(), options, library.threads));
   const runtime::CacheSize size{.tokens = options.kv_tokens.value_or(0), .bytes = options.kv_bytes.value_or(0)};
   const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, size));
-  const std::int64_t needed = plan.weight_bytes + memory.cache_bytes + memory.workspace_bytes + kReserve;
+  const std::int64_t needed = plan.weight_bytes + memory.cache_bytes + memory.workspace_bytes + runtime::kMemoryReserve;
   if (const std::int64_t free = device->context()->free_bytes(); needed > free) {
     return fail(ErrorCode::kDeviceMemory,
                 "{} has {} bytes free, and the model needs {}: {} of weights, {} of KV cache, {} of workspace; --ctx "

@@ -138,11 +138,11 @@ Status load_and_start(Model::State& state, const api::DescribedFile& described) 
   report(state.options, {.stage = ProgressStage::kPrepare});
   const runtime::CacheSize cache{.tokens = state.options.kv_tokens.value_or(0),
                                  .bytes = state.options.kv_bytes.value_or(0)};
-  const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, cache));
   engine::Options options = engine_options(state, plan);
   auto runner = PAGODA_TRY(make_runner(state, std::move(plan), std::move(weights), cache));
   fill_cache_info(state.info, runner->info());
   options.limits.steps_in_flight = runner->info().steps_in_flight;
+  const runtime::RunnerMemory memory = runner->info().memory;
   state.engine = PAGODA_TRY(engine::Engine::start(options, std::move(runner)));
   const std::scoped_lock lock(state.library->mutex);
   state.library->ledger[&state] = {.path = state.info.path,

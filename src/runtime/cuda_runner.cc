@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 
 #include "base/numbers.h"
@@ -95,6 +96,9 @@ class CudaRunner final : public Runner {
   void report_logits(const sched::Batch& batch, Flight& flight, std::int64_t first, std::int64_t count);
   void read(Flight& flight);
   Status allocate(const CacheSize& size);
+  Status take_buffers();
+  sched::Batch first_batch(std::int64_t rows, std::int64_t count) const;
+  void run_everything_once(std::int64_t captured);
 
   model::Plan plan_;
   model::Weights weights_;
@@ -231,21 +235,54 @@ void CudaRunner::read(Flight& flight) {
   }
 }
 
+/// In the order of the memory: what has a fixed size; addresses for the largest cache, and its first blocks; each
+/// captured step and a full chunk once (which loads all code, grows local memory and makes the libraries take theirs);
+/// capture; and the rest of the cache of what is then free.
 Status CudaRunner::allocate(const CacheSize& size) {
-  std::vector<kv::GroupConfig> groups = PAGODA_TRY(size_cache(plan_, size));
-  cache_ = PAGODA_TRY(CacheStore::create(plan_, groups, device_));
+  const bool given = size.tokens > 0 || size.bytes > 0;
+  const std::vector<kv::GroupConfig> most = PAGODA_TRY(
+      given ? size_cache(plan_, size) : fill_cache(plan_, std::max(device_.caps().gpu.memory_bytes, kMemoryReserve)));
+  cache_ = PAGODA_TRY(CacheStore::reserve(plan_, most, device_));
+  std::vector<kv::GroupConfig> first = most;
+  for (kv::GroupConfig& group : first) {
+    group.block_count = std::min(group.block_count, group.blocks_for(plan_.options.max_step_tokens));
+  }
+  PAGODA_TRY(cache_.grow(first, device_));
   decoder_.emplace(PAGODA_TRY(model::Decoder::prepare(plan_, weights_, cache_.pages(), device_)));
-  info_ = {.groups = std::move(groups),
+  info_ = {.groups = std::move(first),
            .vocab = plan_.spec.vocab,
            .context = plan_.options.context,
            .max_slots = plan_.options.max_rows,
            .max_step_tokens = plan_.options.max_step_tokens,
-           .steps_in_flight = static_cast<std::int32_t>(kInFlight)};
+           .steps_in_flight = static_cast<std::int32_t>(kInFlight),
+           .memory = {}};
+  PAGODA_TRY(take_buffers());
   // A captured step has its tokens and all their logits at once.
   const std::int64_t rows =
       std::min<std::int64_t>({plan_.options.max_rows, plan_.options.max_step_tokens, decoder_->head_rows()});
-  const std::int64_t captured = CudaGraphs::buckets(rows).back();
-  inputs_.emplace(PAGODA_TRY(DeviceInputs::create(plan_, device_, captured)));
+  const std::int64_t free_before = device_.context()->free_bytes();
+  run_everything_once(rows);
+  // Deterministic attention has a list of work for each step, which a captured one does not.
+  if (!plan_.options.deterministic) graphs_ = CudaGraphs(*decoder_, *inputs_, rows, stream_);
+  stream_.synchronize();
+  const std::int64_t free_after = device_.context()->free_bytes();
+  info_.memory.graph_bytes = std::max<std::int64_t>(0, free_before - free_after);
+  info_.groups = given ? most : PAGODA_TRY(fill_cache(plan_, free_after + cache_.bytes() - kMemoryReserve));
+  for (std::size_t g = 0; g < most.size(); ++g) {
+    info_.groups[g].block_count = std::min(info_.groups[g].block_count, most[g].block_count);
+  }
+  PAGODA_TRY(cache_.grow(info_.groups, device_));
+  info_.memory.cache_bytes = cache_.bytes();
+  info_.memory.free_bytes = device_.context()->free_bytes();
+  return Ok{};
+}
+
+/// What a step reads and leaves, but the cache.
+Status CudaRunner::take_buffers() {
+  const std::int64_t before = device_.allocated_bytes();
+  const std::int64_t rows =
+      std::min<std::int64_t>({plan_.options.max_rows, plan_.options.max_step_tokens, decoder_->head_rows()});
+  inputs_.emplace(PAGODA_TRY(DeviceInputs::create(plan_, device_, CudaGraphs::buckets(rows).back())));
   const SampleLayout layout =
       PAGODA_TRY(SampleLayout::of({.vocab = info_.vocab, .slots = info_.max_slots, .rows = decoder_->head_rows()}));
   sample_memory_ = PAGODA_TRY(device_.allocate(layout.bytes, "the sampler's state"));
@@ -262,9 +299,59 @@ Status CudaRunner::allocate(const CacheSize& size) {
   }
   logits_.emplace(PAGODA_TRY(pinned<float>(device_, std::max(info_.vocab, plan_.spec.hidden))));
   scratch_.emplace(info_.vocab);
-  // Deterministic attention has a list of work for each step, which a captured one does not.
-  if (!plan_.options.deterministic) graphs_ = CudaGraphs(*decoder_, *inputs_, rows, stream_);
+  info_.memory.workspace_bytes = device_.allocated_bytes() - before + plan_.activation_bytes + plan_.scratch_bytes;
   return Ok{};
+}
+
+/// Rows of `count` tokens from position 0 on, all in the first blocks.
+sched::Batch CudaRunner::first_batch(std::int64_t rows, std::int64_t count) const {
+  sched::Batch batch;
+  batch.groups.resize(info_.groups.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    batch.rows.push_back({.slot = static_cast<std::int32_t>(row),
+                          .sequence = row,
+                          .count = static_cast<std::int32_t>(count),
+                          .token_offset = row * count});
+  }
+  batch.tokens.assign(static_cast<std::size_t>(rows * count), 0);
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+    const kv::GroupConfig& group = info_.groups[g];
+    batch.groups[g].table_begin.push_back(0);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (kv::BlockId block = 0; block < group.blocks_for(count); ++block) {
+        batch.groups[g].block_tables.push_back(block);
+      }
+      batch.groups[g].table_begin.push_back(std::ssize(batch.groups[g].block_tables));
+      for (std::int64_t token = 0; token < count; ++token) batch.groups[g].write_slots.push_back(token);
+    }
+  }
+  return batch;
+}
+
+void CudaRunner::run_everything_once(std::int64_t captured) {
+  std::int64_t count = std::min<std::int64_t>(plan_.options.max_step_tokens, plan_.options.context);
+  for (const kv::GroupConfig& group : info_.groups) count = std::min(count, group.block_count * group.block_size);
+  std::vector<std::int64_t> wanted(static_cast<std::size_t>(std::max(count, captured)));
+  std::iota(wanted.begin(), wanted.end(), 0);
+  const auto first = [&](std::int64_t tokens) { return std::span(wanted).first(static_cast<std::size_t>(tokens)); };
+  inputs_->write(first_batch(1, count), first(count), 0, stream_);
+  decoder_->forward(inputs_->get(), stream_);
+  const std::int64_t head_rows = std::min(decoder_->head_rows(), count);
+  decoder_->head(inputs_->wanted(), head_rows, stream_);
+  // Deterministic steps run the same code whatever their rows.
+  const std::int64_t most = plan_.options.deterministic ? 0 : captured;
+  for (const std::int64_t rows : CudaGraphs::buckets(most)) {
+    inputs_->write(first_batch(rows, 1), first(rows), rows, stream_);
+    decoder_->forward(inputs_->decode_inputs(rows), stream_);
+    decoder_->head(inputs_->decode_wanted(), rows, stream_);
+  }
+  Flight& flight = flights_.front();
+  flight.rows.assign(1, DeviceSampler::kPadding);
+  *reinterpret_cast<CudaSampleRow*>(flight.sample_rows->host()) = DeviceSampler::kPadding;
+  flight.sample_rows->upload(0, sizeof(CudaSampleRow), sampler_->rows(), stream_);
+  const tensor::MatrixView& logits = decoder_->logits();
+  sampler_->launch(stream_, static_cast<const float*>(logits.data), logits.stride, 1, SampleDepth::kFull);
+  stream_.synchronize();
 }
 
 Result<std::unique_ptr<Runner>> CudaRunner::make(model::Plan plan, model::Weights weights, CudaDevice& device,

@@ -124,6 +124,7 @@ Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weight
   CacheStore cache = PAGODA_TRY(CacheStore::create(plan, groups, device));
   model::Decoder decoder = PAGODA_TRY(model::Decoder::prepare(plan, weights, cache.pages(), device));
   RunnerInfo info = info_of(plan, std::move(groups));
+  info.memory = PAGODA_TRY(runner_memory(plan, size));
   const bool reference = plan.activation == tensor::DType::kF64;
   const auto make = [&]<class T>() -> std::unique_ptr<Runner> {
     return std::make_unique<HostRunner<T>>(std::move(plan), std::move(weights), std::move(cache), std::move(info),
@@ -134,9 +135,7 @@ Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weight
 
 Result<RunnerMemory> runner_memory(const model::Plan& plan, const CacheSize& size) {
   RunnerMemory memory;
-  for (const kv::GroupConfig& group : PAGODA_TRY(size_cache(plan, size))) {
-    memory.cache_bytes += group.block_count * group.bytes_per_block;
-  }
+  memory.cache_bytes = cache_bytes(PAGODA_TRY(size_cache(plan, size)));
   memory.workspace_bytes = plan.activation_bytes + plan.scratch_bytes;
   return memory;
 }

@@ -17,11 +17,8 @@ namespace pagoda::runtime {
 Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weights weights, ThreadPool& pool,
                                                  device::Device& device, const CacheSize& cache = {});
 
-/// Bytes a runner of this plan takes beside the weights: the cache, and everything else.
-struct RunnerMemory {
-  std::int64_t cache_bytes = 0;
-  std::int64_t workspace_bytes = 0;
-};
+/// Bytes a runner of this plan takes beside the weights, before there is one. On a GPU whose cache is of no set size,
+/// the least.
 Result<RunnerMemory> runner_memory(const model::Plan& plan, const CacheSize& cache = {});
 
 }  // namespace pagoda::runtime

@@ -43,6 +43,14 @@ struct StepResult {
   std::span<const RowResult> rows;  ///< as the batch's rows
 };
 
+/// What a runner has taken beside the weights, for the ledger of memory.
+struct RunnerMemory {
+  std::int64_t cache_bytes = 0;      ///< of keys and values
+  std::int64_t workspace_bytes = 0;  ///< activations, scratch, a step's inputs, what sampling knows of slots
+  std::int64_t graph_bytes = 0;      ///< captured steps and the code they run, as measured; 0 on hosts
+  std::int64_t free_bytes = 0;       ///< of the card once all was taken, whoever had it; 0 on hosts
+};
+
 struct RunnerInfo {
   std::vector<kv::GroupConfig> groups;  ///< what KvCache is made with
   std::int64_t vocab = 0;
@@ -50,6 +58,7 @@ struct RunnerInfo {
   std::int32_t max_slots = 0;
   std::int32_t max_step_tokens = 0;  ///< of all rows of a step together
   std::int32_t steps_in_flight = 1;  ///< most steps submitted and not fetched
+  RunnerMemory memory{};
 };
 
 /// Owned and called by one thread. Errors are of the device (kDevice…) or kOutOfMemory; a batch that breaks the

@@ -31,14 +31,25 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(std::shared_ptr<const Drive
 
 Result<Memory> CudaDevice::allocate(std::int64_t bytes, const char* purpose, Use) {
   if (bytes <= 0) return Memory();
-  const auto refused = [&](const Error& error) { return fail(error.code, "{}: {}", purpose, error.message); };
-  Result<AddressRange> reserved = AddressRange::reserve(context_, bytes);
-  if (!reserved.ok()) return refused(reserved.error());
-  auto range = std::make_shared<AddressRange>(*std::move(reserved));
-  if (const Status mapped = range->map(bytes); !mapped.ok()) return refused(mapped.error());
-  allocated_bytes_ += range->mapped_bytes();
+  auto range = std::make_shared<AddressRange>(PAGODA_TRY(reserve(bytes, purpose)));
+  PAGODA_TRY(grow(*range, bytes, purpose));
   std::byte* data = range->data();
   return Memory(data, bytes, [range]() mutable { range.reset(); });
+}
+
+Result<AddressRange> CudaDevice::reserve(std::int64_t bytes, const char* purpose) {
+  Result<AddressRange> range = AddressRange::reserve(context_, bytes);
+  if (!range.ok()) return fail(range.error().code, "{}: {}", purpose, range.error().message);
+  return range;
+}
+
+Status CudaDevice::grow(AddressRange& range, std::int64_t bytes, const char* purpose) {
+  const std::int64_t before = range.mapped_bytes();
+  if (const Status mapped = range.map(bytes); !mapped.ok()) {
+    return fail(mapped.error().code, "{}: {}", purpose, mapped.error().message);
+  }
+  allocated_bytes_ += range.mapped_bytes() - before;
+  return Ok{};
 }
 
 void CudaDevice::upload(std::byte* to, const void* from, std::int64_t bytes) {

@@ -21,6 +21,11 @@ class CudaDevice final : public Device {
   Result<Memory> allocate(std::int64_t bytes, const char* purpose, Use use = Use::kOnce) override;
   void upload(std::byte* to, const void* from, std::int64_t bytes) override;
 
+  /// Addresses for so many bytes, and memory behind the first of them, both as AddressRange's, with `purpose` in the
+  /// error.
+  Result<AddressRange> reserve(std::int64_t bytes, const char* purpose);
+  Status grow(AddressRange& range, std::int64_t bytes, const char* purpose);
+
   const ContextPtr& context() const { return context_; }
   Compiler& compiler() { return *compiler_; }
 
@@ -30,7 +35,7 @@ class CudaDevice final : public Device {
     return loader_.kernel<P>(unit, name);
   }
 
-  /// Bytes that `allocate` has taken from the card, all in all: it stays the same once a model is ready.
+  /// Bytes that `allocate` and `grow` have taken from the card, all in all: it stays the same once a model is ready.
   std::int64_t allocated_bytes() const { return allocated_bytes_; }
 
  private:

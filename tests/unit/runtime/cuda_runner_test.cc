@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "fixtures/paper_runner.h"
@@ -104,16 +105,87 @@ TEST(CudaRunner, CapturedAddressesLast) {
   EXPECT_THAT(runner.paper().faults(), IsEmpty());
 }
 
-// CASES F3: the cache is there before anything is captured, and capturing takes nothing more.
-TEST(CudaRunner, MemoryIsTakenBeforeTheFirstCapture) {
+// CASES F3: before anything is captured there is all but the cache, of which there are the first blocks; the rest comes
+// of what is left when all is captured.
+TEST(CudaRunner, TheCacheTakesWhatIsLeftAfterCapture) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  constexpr std::int64_t kTokenBytes = 2 * 2 * 32 * 2;
+  fixtures::TinyConfig config = fixtures::paper_config();
+  config.context = 20000;
+  PaperRunner runner(config, PaperRunner::small_options(), kMemoryReserve + 90 * kMiB);
+  runner.paper().fail_call("cuStreamBeginCapture", 1, 719);
+  EXPECT_FALSE(runner.make({}, {}).ok());
+  const std::int64_t before = runner.device().allocated_bytes();
+  runner.close();
+
+  const Status made = runner.make({}, {});
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const RunnerInfo& info = runner->info();
+  const std::int64_t tokens = info.groups[0].block_count * info.groups[0].block_size;
+  EXPECT_GT(tokens, 20000);
+  EXPECT_LT(tokens, 24 * 20000) << "not all that 24 rows could hold";
+  EXPECT_GE(info.memory.cache_bytes, tokens * kTokenBytes);
+  EXPECT_EQ(info.memory.free_bytes, runner.device().context()->free_bytes());
+  EXPECT_NEAR(static_cast<double>(info.memory.free_bytes), static_cast<double>(kMemoryReserve), 0.3 * kMiB);
+  EXPECT_GT(info.memory.workspace_bytes, 0);
+  const std::int64_t first_blocks = info.groups[0].blocks_for(90) * info.groups[0].bytes_per_block;
+  EXPECT_NEAR(static_cast<double>(runner.device().allocated_bytes() - before),
+              static_cast<double>(tokens * kTokenBytes - first_blocks), 0.3 * kMiB);
+  EXPECT_GE(runner.paper().calls("cuMemMap"), 4) << "twice a layer";
+
+  // The addresses of captured steps are those of the grown cache, whose last blocks serve.
+  for (const PaperGraph& graph : runner.paper().graphs()) {
+    for (const PaperLaunch& node : graph.nodes) {
+      for (const void* address : runner.paper().addresses(node)) EXPECT_TRUE(runner.paper().lasting(address));
+      if (node.kernel != "decode") continue;
+      const auto params = node.as<kernels::DecodeParams>();
+      const auto* pages = static_cast<const std::byte*>(params.pages);
+      EXPECT_TRUE(runner.paper().lasting(pages, static_cast<std::size_t>(params.block_stride * tokens / 16)));
+    }
+  }
+  RunnerDriver driver(*runner);
+  std::iota(driver.free_pages()[0].rbegin(), driver.free_pages()[0].rend(),
+            static_cast<std::int32_t>(info.groups[0].block_count) - 4096);
+  driver.start(0, fixtures::some_ids(30, 67));
+  driver.step({{.slot = 0, .count = 30, .wants_id = true}});
+  driver.step({{.slot = 0, .wants_id = true}});
+  EXPECT_THAT(runner.paper().faults(), IsEmpty());
+}
+
+TEST(CudaRunner, ACacheNeedsRoomForOneContext) {
+  fixtures::TinyConfig config = fixtures::paper_config();
+  config.context = 400'000;
+  PaperRunner runner(config, PaperRunner::small_options(), kMemoryReserve + (std::int64_t{90} << 20));
+  const Status refused = runner.make({}, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kDeviceMemory);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("one context of 400000 tokens takes 102400000 bytes"));
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("--ctx"));
+  runner.close();
+  EXPECT_THAT(runner.paper().leaks(), IsEmpty());
+}
+
+// All that a step can need is loaded before it is captured: each bucket and a whole chunk have run.
+TEST(CudaRunner, EverythingRunsOnceBeforeTheFirstCapture) {
   PaperRunner runner;
   runner.paper().fail_call("cuStreamBeginCapture", 1, 719);
   EXPECT_FALSE(runner.make().ok());
-  const std::int64_t bytes = runner.device().allocated_bytes();
-  EXPECT_GT(bytes, 2000 * 2 * 2 * 32 * 2) << "the cache is there";
+  std::set<std::string> eager, captured;
+  for (const PaperLaunch& launch : runner.paper().launches()) {
+    EXPECT_EQ(launch.graph, -1);
+    eager.insert(launch.kernel + " " + testing::PrintToString(launch.unit.defines));
+  }
+  EXPECT_THAT(eager, testing::Contains(testing::StartsWith("prefill")));
+  EXPECT_THAT(eager, testing::Contains(testing::StartsWith("sample_weigh")));
   runner.close();
   ASSERT_TRUE(runner.make().ok());
-  EXPECT_EQ(runner.device().allocated_bytes(), bytes);
+  for (const PaperGraph& graph : runner.paper().graphs()) {
+    for (const PaperLaunch& node : graph.nodes) {
+      captured.insert(node.kernel + " " + testing::PrintToString(node.unit.defines));
+    }
+  }
+  EXPECT_TRUE(std::ranges::includes(eager, captured));
+  EXPECT_THAT(runner.paper().faults(), IsEmpty());
 }
 
 void start_all(RunnerDriver& driver, std::int32_t slots, std::int64_t tokens = 30) {
