@@ -34,7 +34,9 @@ test: deps model
 	@ctest --test-dir build/release -L core --output-on-failure
 
 test-all: test models
+	@tools/install_packages.sh browser
 	@tools/fetch_test_data.sh
+	@tools/fetch_browser_tests.sh
 	@ctest --test-dir build/release -L slow --output-on-failure
 
 # The parser, text and KV tests with the address and undefined-behaviour sanitizers.

@@ -5,6 +5,7 @@ set -euo pipefail
 build="g++ cmake ninja-build pkg-config git python3 python3-pip ca-certificates
   libfmt-dev libcli11-dev nlohmann-json3-dev rapidjson-dev libpcre2-dev libutf8proc-dev libssl-dev libzstd-dev zlib1g-dev
   libgtest-dev libgmock-dev"
+browser="chromium nodejs fonts-dejavu-core"
 develop="clang clang-format clang-tidy libclang-rt-14-dev"
 
 wanted=""

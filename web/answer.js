@@ -18,7 +18,6 @@ export class Answer {
   #abort = new AbortController();
   #changed;
   #save;
-  #saved = 0;
 
   /** `changed` is called when the message has grown, `save` about once a second and at the end. */
   constructor(message, { changed, save }) {
@@ -37,7 +36,13 @@ export class Answer {
     const started = performance.now();
     let first = null;
     let last = null;
-    Object.assign(message, { state: "running", beat: Date.now() });
+    const beat = () => {
+      message.beat = Date.now();
+      this.#save();
+    };
+    message.state = "running";
+    beat();
+    const beats = setInterval(beat, kSaveEvery);
     try {
       for await (const chunk of api.chat(request, this.#abort.signal)) {
         const choice = chunk.choices?.[0];
@@ -58,11 +63,6 @@ export class Answer {
           };
         }
         this.#changed();
-        if (performance.now() - this.#saved > kSaveEvery) {
-          this.#saved = performance.now();
-          message.beat = Date.now();
-          this.#save();
-        }
       }
       message.state = "done";
     } catch (error) {
@@ -74,6 +74,7 @@ export class Answer {
         message.fault = { text: error.message, status: status ?? null, param: param ?? null, retryAfter: retryAfter ?? null };
       }
     }
+    clearInterval(beats);
     message.timing = { total: performance.now() - started, first: first === null ? null : first - started, writing: first === null ? null : last - first };
     this.#changed();
     this.#save();

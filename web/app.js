@@ -100,6 +100,7 @@ export class App {
     document.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || event.defaultPrevented || document.querySelector("dialog[open]")) return;
       if (document.body.classList.contains("with-side")) this.#side(false);
+      else if (this.#live.covers) this.#live.toggle(false);
       else this.#stop();
     });
     window.addEventListener("hashchange", () => this.#route());

@@ -79,6 +79,11 @@ export class Live {
     return !byId("live").hidden;
   }
 
+  /** Does it lie over the conversation? page.css says where. */
+  get covers() {
+    return this.open && getComputedStyle(byId("live")).position === "fixed";
+  }
+
   toggle(open = !this.open) {
     byId("live").hidden = !open;
     byId("live-open").setAttribute("aria-expanded", String(open));

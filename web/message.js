@@ -56,7 +56,7 @@ export function figuresOf(message, context) {
     usage && [`${number(usage.completion)} tokens`, "tokens the model wrote"],
     rate && [`${number(rate, rate < 100 ? 1 : 0)} tok/s`, "tokens a second, from the first to the last as they arrived here"],
     timing?.first && [`first after ${duration(timing.first)}`, "from sending to the first text"],
-    timing && [`${duration(timing.total)} in all`, "from sending to the end"],
+    timing?.first && [`${duration(timing.total)} in all`, "from sending to the end"],
     usage && [`${number(usage.prompt)} in the prompt${usage.cached ? `, ${number(usage.cached)} cached` : ""}`, "tokens of the conversation so far; cached ones were not computed again"],
     usage && context && [`${number((100 * (usage.prompt + usage.completion)) / context, 0)} % of the context`, `of ${number(context)} tokens`],
   ].filter(Boolean);

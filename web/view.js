@@ -54,11 +54,11 @@ function tableView(node) {
   ]);
 }
 
-/** The view of one block of markdown.js. Headings begin at the page's third level. */
+/** The view of one block of markdown.js. Headings begin at the page's third level; a text that begins at its second is as good. */
 export function blockView(node) {
   switch (node.type) {
     case "paragraph": return view("p", {}, node.inline.map(inlineView));
-    case "heading": return view(`h${Math.min(node.level + 2, 6)}`, { class: `level-${node.level}` }, node.inline.map(inlineView));
+    case "heading": return view(`h${Math.min(Math.max(node.level, 2) + 1, 6)}`, { class: `level-${node.level}` }, node.inline.map(inlineView));
     case "code": return codeView(node);
     case "math": return view("pre", { class: "math", tabindex: "0" }, [node.text]);
     case "quote": return view("blockquote", {}, node.blocks.map(blockView));
