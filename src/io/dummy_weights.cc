@@ -28,10 +28,13 @@ std::int64_t prime_up_to(std::int64_t number) {
 bool is_sane(const std::vector<float>& values) {
   float largest = 0;
   for (const float value : values) {
-    if (!std::isfinite(value)) return false;
+    if (!(std::abs(value) <= kLargest)) return false;  // nor NaN
     largest = std::max(largest, std::abs(value));
   }
-  return largest >= kLeastLargest && largest <= kLargest;
+  if (largest < kLeastLargest) return false;
+  // An offset alone is no weight: the elements of a block have to differ.
+  const auto [low, high] = std::ranges::minmax(values);
+  return values.size() == 1 || high - low >= kLeastLargest;
 }
 
 std::vector<std::byte> floats_near_one() {

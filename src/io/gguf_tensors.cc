@@ -75,7 +75,7 @@ Result<TensorEntry> read_tensor(GgufCursor& cursor, std::uint64_t alignment) {
     return cursor.fail_here(ErrorCode::kGgufTensorName, "the name has control characters");
   entry.shape = PAGODA_TRY(read_shape(cursor));
   entry.format = PAGODA_TRY(read_format(cursor));
-  if (!entry.format->divides(entry.cols())) {
+  if (!entry.format->fits(entry.cols())) {
     return cursor.fail_here(ErrorCode::kGgufTensorBlock,
                             "its rows have {} elements, no multiple of the {} of a {} block", entry.cols(),
                             entry.format->block_elements, entry.format->name);

@@ -108,7 +108,7 @@ Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const quant
   std::uint64_t ends[2] = {0, 0};
   for (const BoundTensor& tensor : wanted_tensors(declared.spec)) {
     const quant::Format& own = tensor.matrix ? format : *f32;
-    if (!own.divides(tensor.cols)) {
+    if (!own.fits(tensor.cols)) {
       return fail(ErrorCode::kFormatUnsupported,
                   "{}: rows of {} elements (the weight {}) are no multiple of the {} of a {} block", config.source(),
                   tensor.cols, to_string(tensor.role), own.block_elements, own.name);

@@ -10,8 +10,9 @@ namespace {
 template <class F>
 void decode_blocks(const std::byte* row, std::int64_t cols, float* out) {
   const auto* blocks = reinterpret_cast<const typename F::Block*>(row);
-  for (std::int64_t block = 0; block < cols / F::kBlockElements; ++block) {
-    for (int element = 0; element < F::kBlockElements; ++element) *out++ = F::decode(blocks[block], element);
+  for (; cols > 0; cols -= F::kBlockElements, ++blocks) {
+    const int count = cols < F::kBlockElements ? static_cast<int>(cols) : F::kBlockElements;
+    for (int element = 0; element < count; ++element) *out++ = F::decode(*blocks, element);
   }
 }
 
@@ -39,11 +40,23 @@ constexpr std::array<const Format*, sizeof...(F)> pointers(FormatList<F...>) {
 
 constexpr auto kFormats = pointers(Formats{});
 
+constexpr FormatAlias kAliases[] = {
+    {"gptq4_g128", "packed4_g128"},
+    {"awq4_g128", "packed4_g128"},
+    {"packed8", "packed8_g128"},
+    {"fp8_block128", "fp8_e4m3"},
+};
+
 }  // namespace
 
 std::span<const Format* const> all_formats() { return kFormats; }
 
+std::span<const FormatAlias> format_aliases() { return kAliases; }
+
 const Format* find_format(std::string_view name) {
+  for (const FormatAlias& alias : kAliases) {
+    if (alias.name == name) name = alias.of;
+  }
   for (const Format* format : kFormats) {
     if (format->name == name) return format;
   }

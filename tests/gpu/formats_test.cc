@@ -53,7 +53,7 @@ TEST(FormatsOnGpu, DecodeLikeTheReferenceBitForBit) {
     EXPECT_EQ(fixtures::first_difference(host_values->host(), golden.bits), 0) << "the comparison is blind";
     ++compared;
   }
-  EXPECT_EQ(compared, 15);
+  EXPECT_EQ(compared, static_cast<int>(quant::all_formats().size()) - 1);
 }
 
 }  // namespace

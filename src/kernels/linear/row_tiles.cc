@@ -59,7 +59,7 @@ bool layouts_match(const LinearProblem& problem, const LinearKernel& kernel) {
   if (problem.num_weights < 1 || problem.num_weights > kMaxLinearWeights || problem.k < 1) return false;
   return std::ranges::all_of(problem.specs(), [&](const LinearWeightSpec& spec) {
     const Layout* layout = kernel.layout(*spec.format);
-    return layout != nullptr && spec.layout == layout && spec.format->divides(problem.k);
+    return layout != nullptr && spec.layout == layout && spec.format->fits(problem.k);
   });
 }
 

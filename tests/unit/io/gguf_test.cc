@@ -109,7 +109,10 @@ TEST(Gguf, TensorsOfEveryFormatAndRank) {
     GgufWriter writer;
     writer.alignment = alignment;
     std::vector<std::vector<std::byte>> written;
+    std::vector<const quant::Format*> formats;
     for (const quant::Format* format : quant::all_formats()) {
+      if (format->gguf_type < 0) continue;
+      formats.push_back(format);
       const std::int64_t cols = format->block_elements * 3;
       written.push_back(some_bytes(static_cast<std::size_t>(format->row_bytes(cols) * 5)));
       writer.add_tensor(format->name, format->name, {5, cols}, written.back());
@@ -122,8 +125,8 @@ TEST(Gguf, TensorsOfEveryFormatAndRank) {
     ASSERT_TRUE(model.ok()) << model.error().message;
     ASSERT_EQ(model->tensors().size(), 20u);
     EXPECT_EQ(model->tensors().entries()[16].name, "rank1") << "the file's order";
-    for (std::size_t i = 0; i < quant::all_formats().size(); ++i) {
-      const quant::Format* format = quant::all_formats()[i];
+    for (std::size_t i = 0; i < formats.size(); ++i) {
+      const quant::Format* format = formats[i];
       const TensorEntry& entry = *model->tensors().find(format->name);
       EXPECT_EQ(entry.format, format);
       EXPECT_EQ(entry.shape, (std::vector<std::int64_t>{5, format->block_elements * 3}));

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,14 +37,23 @@ class AlignedBytes {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-/// Bytes of a block that hold an f16.
-inline std::vector<int> f16_fields(std::string_view format) {
+/// Bytes of a block that hold a scale or an offset of 16 bits.
+inline std::vector<int> half_fields(std::string_view format) {
+  if (format.starts_with("affine")) return {0, 2};
   if (format == "q4_1" || format == "q5_1" || format == "q4_k" || format == "q5_k") return {0, 2};
   if (format == "q2_k") return {80, 82};
   if (format == "q3_k") return {108};
   if (format == "q6_k") return {208};
-  if (format == "f16" || format[0] == 'q' || format[0] == 'i') return {0};
+  if (format == "f16" || format == "bf16" || format[0] == 'q' || format[0] == 'i') return {0};
   return {};
+}
+
+/// Overwrites the bytes from `begin` on that are no number of an 8-bit float.
+inline void make_finite(std::span<std::byte> bytes, bool e5m2) {
+  for (std::byte& byte : bytes) {
+    const int magnitude = std::to_integer<int>(byte) & 0x7f;
+    if (e5m2 ? magnitude >= 0x7c : magnitude == 0x7f) byte = std::byte{0x31};
+  }
 }
 
 /// Rows of random codes with scales of a plausible size and either sign.
@@ -53,20 +63,30 @@ inline std::vector<std::byte> random_rows(const quant::Format& format, WeightSha
   const auto scale = [&] { return (random() & 1) != 0 ? magnitude(random) : -magnitude(random); };
   std::vector<std::byte> rows(static_cast<std::size_t>(shape.n * format.row_bytes(shape.k)));
   for (std::byte& byte : rows) byte = static_cast<std::byte>(random());
-  const std::vector<int> fields = f16_fields(format.name);
-  for (std::size_t block = 0; block < rows.size(); block += static_cast<std::size_t>(format.block_bytes)) {
+  const std::string_view name = format.name;
+  const bool halves = name == "f16" || name.ends_with("_f16") || name[0] == 'q' || name[0] == 'i';
+  const std::vector<int> fields = half_fields(name);
+  for (std::size_t at = 0; at < rows.size(); at += static_cast<std::size_t>(format.block_bytes)) {
+    const auto block = std::span(rows).subspan(at, static_cast<std::size_t>(format.block_bytes));
+    const auto put_float = [&](float value) { std::memcpy(block.data(), &value, sizeof value); };
     for (int field : fields) {
-      const std::uint16_t half = float_to_f16(scale());
-      std::memcpy(rows.data() + block + field, &half, 2);
+      const std::uint16_t half = halves ? float_to_f16(scale()) : float_to_bf16(scale());
+      std::memcpy(block.data() + field, &half, sizeof half);
     }
-    if (format.name == "mxfp4") rows[block] = static_cast<std::byte>(118 + random() % 6);
-    if (format.name == "f32") {
-      const float value = scale();
-      std::memcpy(rows.data() + block, &value, 4);
+    if (name == "mxfp4" || name == "mxfp8") block[0] = static_cast<std::byte>(118 + random() % 6);
+    if (name == "mxfp8") make_finite(block.subspan(1), false);
+    if (name == "f32" || name.starts_with("bnb")) put_float(scale());
+    if (name.starts_with("fp8")) {
+      put_float(scale() / 32);
+      make_finite(block.subspan(4), name.starts_with("fp8_e5m2"));
     }
-    if (format.name == "bf16") {
-      const std::uint16_t half = float_to_bf16(scale());
-      std::memcpy(rows.data() + block, &half, 2);
+    if (name == "nvfp4") {
+      put_float(scale() / 32);
+      make_finite(block.subspan(4, 16), false);
+    }
+    if (name.starts_with("packed")) {  // the zero point below the scale
+      const std::uint32_t zero = static_cast<std::uint32_t>(random()) & ((1u << (name[6] - '0')) - 1);
+      put_float(float_of_bits((bits_of_float(scale() / 8) & 0xffffff00u) | zero));
     }
   }
   return rows;
