@@ -12,8 +12,8 @@ namespace pagoda::quant {
 
 /// One format of the list in formats.h. Descriptors have static storage; formats are compared by address.
 /// A row of `cols` elements is `cols / block_elements` blocks, rounded up, one after the other, with no padding between
-/// rows. What a checkpoint keeps in several tensors (codes, scales, zero points) is put together into such rows when it is
-/// read (io/planar.h), so that all that follows knows one shape of weight.
+/// rows. What a checkpoint keeps in several tensors (codes, scales, zero points) is put together into such rows when it
+/// is read (io/planar.h), so that all that follows knows one shape of weight.
 struct Format {
   std::string_view name;            ///< on the command line and in results: "q4_1"
   std::int32_t gguf_type = -1;      ///< its number in GGUF files; -1: GGUF has none
@@ -30,9 +30,7 @@ struct Format {
   bool divides(std::int64_t cols) const { return cols % block_elements == 0; }
   /// Whether rows may have that many elements: GGUF's are whole blocks, the last block of others may be used in part.
   bool fits(std::int64_t cols) const { return gguf_type < 0 || divides(cols); }
-  std::int64_t row_bytes(std::int64_t cols) const {
-    return (cols + block_elements - 1) / block_elements * block_bytes;
-  }
+  std::int64_t row_bytes(std::int64_t cols) const { return (cols + block_elements - 1) / block_elements * block_bytes; }
 };
 
 std::span<const Format* const> all_formats();

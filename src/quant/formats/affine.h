@@ -4,9 +4,9 @@
 //        | scale | bias | q0 q1 q2 …        |
 //
 // Codes follow each other from the least significant bit on (code_bits.h). Scale and bias are both bfloat16, or both
-// binary16 in the formats whose names end in _f16. A checkpoint keeps codes, scales and biases in three tensors; they are
-// put together when they are read. scale·q is exact in a float, so that the sum is rounded once.
-// Source: mlx.core.quantize and mlx.core.dequantize of MLX.
+// binary16 in the formats whose names end in _f16. A checkpoint keeps codes, scales and biases in three tensors; they
+// are put together when they are read. scale·q is exact in a float, so that the sum is rounded once. Source:
+// mlx.core.quantize and mlx.core.dequantize of MLX.
 #pragma once
 
 #include "base/numbers.h"

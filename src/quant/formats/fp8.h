@@ -4,9 +4,9 @@
 //        | scale  | x0 x1 x2 …      |
 //
 // The scale is a float, and a multiplier, whatever name a checkpoint gives it (weight_scale_inv is one too). It is that
-// of 128 columns of a row: of a whole tensor or channel, or of the row's share of a block of 128; formats that end in _g32
-// are for blocks of other multiples of 32 columns. The product is rounded once.
-// Source: OCP 8-bit Floating Point 1.0; transformers' FineGrainedFP8; compressed-tensors 0.20 (float-quantized).
+// of 128 columns of a row: of a whole tensor or channel, or of the row's share of a block of 128; formats that end in
+// _g32 are for blocks of other multiples of 32 columns. The product is rounded once. Source: OCP 8-bit Floating
+// Point 1.0; transformers' FineGrainedFP8; compressed-tensors 0.20 (float-quantized).
 #pragma once
 
 #include "base/numbers.h"

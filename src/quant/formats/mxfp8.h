@@ -1,5 +1,5 @@
-// MXFP8: 32 elements in 33 bytes, w = 2^(e - 127)·x with x e4m3. Byte 0 is e, then come the elements in their order; e of
-// 255 is NaN. Source: OCP Microscaling Formats 1.0.
+// MXFP8: 32 elements in 33 bytes, w = 2^(e - 127)·x with x e4m3. Byte 0 is e, then come the elements in their order; e
+// of 255 is NaN. Source: OCP Microscaling Formats 1.0.
 #pragma once
 
 #include "base/numbers.h"

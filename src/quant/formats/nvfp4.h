@@ -3,11 +3,10 @@
 //   byte 0    4              20                         148
 //        | t   | s0 s1 … s15   | x1|x0 x3|x2 … x255|x254  |
 //
-// A block is 256 elements, so that a row carries the tensor's scale t (a float, a multiplier) with 2.8 % more bytes; the
-// last one of a row may be used in part. Element 2j is the low nibble of byte j, 2j + 1 the high one. x·s is exact, so that
-// the product is rounded once.
-// Source: NVFP4QTensor of NVIDIA ModelOpt; compressed-tensors 0.20 (nvfp4-pack-quantized), whose weight_global_scale is
-// 1/t.
+// A block is 256 elements, so that a row carries the tensor's scale t (a float, a multiplier) with 2.8 % more bytes;
+// the last one of a row may be used in part. Element 2j is the low nibble of byte j, 2j + 1 the high one. x·s is exact,
+// so that the product is rounded once. Source: NVFP4QTensor of NVIDIA ModelOpt; compressed-tensors 0.20
+// (nvfp4-pack-quantized), whose weight_global_scale is 1/t.
 #pragma once
 
 #include "base/numbers.h"
@@ -30,11 +29,8 @@ struct NVFP4 {
            fp8_e4m3_to_float(block.scales[element / kGroup]) * block.tensor_scale;
   }
 
-  static constexpr Coding kCoding{.bits = 4,
-                                  .group = kGroup,
-                                  .table = CodeTable::kE2m1,
-                                  .scale = ScaleType::kE4m3,
-                                  .super = SuperScale::kF32};
+  static constexpr Coding kCoding{
+      .bits = 4, .group = kGroup, .table = CodeTable::kE2m1, .scale = ScaleType::kE4m3, .super = SuperScale::kF32};
   static PAGODA_SHARED int code(const Block& block, int element) {
     return block.codes[element / 2] >> (element % 2 * 4) & 15;
   }

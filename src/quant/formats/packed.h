@@ -5,9 +5,10 @@
 //
 // Codes follow each other from the least significant bit on (code_bits.h). The first 32 bits are a float whose low byte
 // gave way to the zero point, 0 … 2^bits - 1: such a float holds every bfloat16 and every binary16, which are what
-// checkpoints have for scales, to the bit. One block thus serves compressed-tensors (symmetric: zero is 2^(bits-1)), GPTQ
-// (both versions; columns in the order of their groups) and AWQ; a channel's one scale is repeated in each of its blocks.
-// Source: compressed-tensors 0.20 (pack-quantized, int-quantized); the packing of AutoGPTQ, GPTQModel and AutoAWQ.
+// checkpoints have for scales, to the bit. One block thus serves compressed-tensors (symmetric: zero is 2^(bits-1)),
+// GPTQ (both versions; columns in the order of their groups) and AWQ; a channel's one scale is repeated in each of its
+// blocks. Source: compressed-tensors 0.20 (pack-quantized, int-quantized); the packing of AutoGPTQ, GPTQModel and
+// AutoAWQ.
 #pragma once
 
 #include "base/numbers.h"
