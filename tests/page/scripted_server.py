@@ -79,8 +79,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         path = self.path.partition("?")[0]
-        file = WEB / ("index.html" if path == "/" else path.removeprefix("/assets/"))
-        if (path == "/" or path.startswith("/assets/")) and file.parent == WEB and file.is_file():
+        file = WEB / ("index.html" if path == "/" else path[1:])
+        if file.parent in (WEB, WEB / "assets") and file.suffix in TYPES and file.is_file():
             return self.reply(200, file.read_bytes(), f"{TYPES[file.suffix]}; charset=utf-8",
                               [("Content-Security-Policy", POLICY), ("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-cache")])
         if not self.allowed():

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-const css = readFileSync(new URL("../../../web/page.css", import.meta.url), "utf8");
+const css = readFileSync(new URL("../../../web/assets/page.css", import.meta.url), "utf8");
 const colours = Object.fromEntries([...css.matchAll(/--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)/g)].map(([, name, ...pair]) => [name, pair]));
 
 function luminance(colour) {

@@ -1,7 +1,7 @@
 // The scanner of code: keeps every character, knows the parts of common languages, and takes no long time.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { highlight } from "../../../web/highlight.js";
+import { highlight } from "../../../web/assets/highlight.js";
 
 const kinds = (text, language) => highlight(text, language).filter(([kind]) => kind).map(([kind, piece]) => `${kind}:${piece}`).join(" ");
 

@@ -1,8 +1,8 @@
 // The Markdown reader: what models write, what hostile texts try, and that a streamed text ends as the whole one does.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MarkdownStream, parseMarkdown } from "../../../web/markdown.js";
-import { parseInline, safeHref } from "../../../web/markdown_inline.js";
+import { MarkdownStream, parseMarkdown } from "../../../web/assets/markdown.js";
+import { parseInline, safeHref } from "../../../web/assets/markdown_inline.js";
 
 /** A compact form to compare: type(children) with texts as they are. */
 function show(node) {

@@ -1,10 +1,10 @@
 // The page's state without the page: branches, settings, figures, metrics.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rateOf } from "../../../web/answer.js";
-import { growth, quantile, rate, Reading } from "../../../web/metrics.js";
-import { kNoSettings, kNumbers, numberFault, numberSet, requestFor } from "../../../web/settings.js";
-import { kRoot, titleOf, toMarkdown, Tree } from "../../../web/tree.js";
+import { rateOf } from "../../../web/assets/answer.js";
+import { growth, quantile, rate, Reading } from "../../../web/assets/metrics.js";
+import { kNoSettings, kNumbers, numberFault, numberSet, requestFor } from "../../../web/assets/settings.js";
+import { kRoot, titleOf, toMarkdown, Tree } from "../../../web/assets/tree.js";
 
 const message = (id, parent, role, created) => ({ id, parent, role, content: `text of ${id}`, created });
 const ids = (messages) => messages.map(({ id }) => id).join(" ");
