@@ -128,7 +128,7 @@ void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weigh
                        {.grid = {.x = wgmma_tiles_blocks(problem, shape, num_sms_)},
                         .block = {.x = bucket.plan.threads},
                         .shared_bytes = bucket.plan.shared_bytes,
-                        .programmatic = true},
+                        .programmatic = mapped},  // weights are read before the wait: not those just decoded
                        params);
   if (shape.splits > 1) sum_.launch(args, n, shape.splits, stream);
 }

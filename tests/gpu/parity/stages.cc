@@ -83,7 +83,7 @@ void run_out(const OutCase& c, std::span<const kernels::SublayerOutKernel> kerne
       reference.prepare(exact, {weights.pairs[0]->reference, {norm.data()}}, gpu.reference()).value();
   std::vector<double> host_scratch(reference.scratch_bytes(exact, gpu.reference().caps()) / 8 + 64);
   Plain stage{.name = c.norm ? "sublayer_out with a norm" : "sublayer_out",
-              .bound = 8e-3,
+              .bound = c.format == "bf16" ? 8e-3 : 1.6e-2,  // many rows read others rounded to bf16
               .in_width = c.k,
               .out_width = c.hidden,
               .in = DType::kBf16,

@@ -37,6 +37,26 @@ std::optional<Owed> left_by(const PaperLaunch& node) {
   return std::nullopt;
 }
 
+// A kernel that may start while the one before it runs reads its weights before it waits: not if that one decodes them.
+TEST(DecodedWeights, AreReadOnlyOnceTheyAreWritten) {
+  fixtures::TinyConfig config = fixtures::paper_config();
+  config.format = "q4_1";
+  PaperRunner runner(config);
+  ASSERT_TRUE(runner.make().ok());
+  std::int64_t products = 0;
+  for (const fixtures::PaperGraph& graph : runner.paper().graphs()) {
+    std::string before;
+    for (const PaperLaunch& node : graph.nodes) {
+      if (node.kernel == "wgmma_tiles" && before == "to_bf16_rows") {
+        EXPECT_FALSE(node.programmatic);
+        ++products;
+      }
+      before = node.kernel;
+    }
+  }
+  EXPECT_GT(products, 0);
+}
+
 // In every captured step: right behind a product that leaves slices comes the kernel that adds all of them, to the
 // stream that the embedding began; and no other kernel adds anything.
 TEST(ResidualUpdate, EverySliceIsAddedOnceByTheNextKernel) {
