@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SseReader } from "../../../web/assets/sse.js";
 
-const kStream = ': keep-alive\n\ndata: {"a":1}\n\ndata:no space\r\n\r\nevent: x\ndata: two\ndata: lines\n\n\n\nid: 7\r\rdata: é😀\r\rdata:\n\ndata: [DONE]\n\ndata: unfinished\n';
-const kEvents = ['{"a":1}', "no space", "two\nlines", "é😀", "", "[DONE]"];
+const kStream = ': keep-alive\n\ndata: {"a":1}\n\ndata:no space\r\n\r\ndata: cr\r\ndata: lf\r\n\r\nevent: x\ndata: two\ndata: lines\n\n\n\nid: 7\r\rdata: é😀\r\rdata:\n\ndata: [DONE]\n\ndata: unfinished\n';
+const kEvents = ['{"a":1}', "no space", "cr\nlf", "two\nlines", "é😀", "", "[DONE]"];
 
 test("whole", () => assert.deepEqual(new SseReader().push(kStream), kEvents));
 
