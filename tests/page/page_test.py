@@ -294,6 +294,27 @@ class PageTest(unittest.TestCase):
         self.done(other)
         expect(self.page.locator(".assistant .prose").last).to_have_text("From the second.")
 
+    def test_what_is_being_written_survives(self):
+        self.open()
+        other = self.context.new_page()
+        self.open(other)
+        self.say("Hi")
+        self.done()
+        self.page.locator("#question").fill("half a thought")
+        self.page.locator(".message.user").get_by_role("button", name="Edit").click()
+        self.page.locator(".edit textarea").fill("half a change")
+        other.locator("#conversations a").click()
+        self.say("From the other tab", other)
+        expect(self.page.locator(".said")).to_have_text("From the other tab")  # the first question is being changed
+        expect(self.page.locator(".edit textarea")).to_have_value("half a change")
+        expect(self.page.locator("#question")).to_have_value("half a thought")
+        self.page.reload()
+        expect(self.page.locator("#question")).to_have_value("half a thought")
+        self.page.get_by_role("button", name="New conversation").click()
+        expect(self.page.locator("#question")).to_have_value("")
+        self.page.go_back()
+        expect(self.page.locator("#question")).to_have_value("half a thought")
+
     def test_rename_delete_download(self):
         self.open()
         self.say("Hi")

@@ -149,11 +149,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\n\n")
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a browser may leave at any time
+            super().handle_error(request, client_address)
+
+
 def start(port=0):
     """Starts a server on a thread; returns it, with its address as `.address` and what it does as `.script`."""
     script = Script()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), type("Scripted", (Handler,), {"script": script}))
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", port), type("Scripted", (Handler,), {"script": script}))
     server.script = script
     server.address = f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=server.serve_forever, daemon=True).start()

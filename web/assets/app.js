@@ -4,7 +4,7 @@ import { Answer, newMessage, randomId } from "./answer.js";
 import { Api } from "./api.js";
 import { ask, askKey, editSettings } from "./dialogs.js";
 import { byId, h, icon, setText } from "./dom.js";
-import { keepJson, keptJson, key, theme } from "./keep.js";
+import { draft, keepJson, keptJson, key, theme } from "./keep.js";
 import { Live } from "./live.js";
 import { kNoSettings, numberSet, requestFor } from "./settings.js";
 import { openStore, OtherTabs, saveFault } from "./store.js";
@@ -25,7 +25,6 @@ export class App {
   #tree = new Tree([], {});
   #answers = new Map();  // running here, by message id
   #frame = 0;
-  #drafts = new Map();
 
   async start() {
     this.#wire();
@@ -80,7 +79,10 @@ export class App {
       event.preventDefault();
       this.#send();
     });
-    question.addEventListener("input", () => this.#fit());
+    question.addEventListener("input", () => {
+      this.#fit();
+      draft.set(this.#draftName, question.value);
+    });
     byId("stop").addEventListener("click", () => this.#stop());
     byId("new").addEventListener("click", () => this.#open(null));
     byId("rename").addEventListener("click", () => this.#rename());
@@ -121,9 +123,12 @@ export class App {
     }
   }
 
+  get #draftName() {
+    return this.#conversations.has(this.#current.id) ? this.#current.id : "new";
+  }
+
   /** Shows a conversation; null begins a new one. */
   async #open(id) {
-    if (this.#current) this.#drafts.set(this.#current.id, byId("question").value);
     this.#current = id ? this.#conversations.get(id) : { id: randomId(), title: "New conversation", created: Date.now(), updated: 0, chosen: {},
       settings: { ...kNoSettings, ...keptJson("settings", {}) } };
     this.#current.settings = { ...kNoSettings, ...this.#current.settings };
@@ -131,7 +136,7 @@ export class App {
     const target = id ? `#c/${id}` : "#";
     if (location.hash !== target && !(target === "#" && location.hash === "")) history.pushState(null, "", id ? target : location.pathname);
     await this.#load();
-    byId("question").value = this.#drafts.get(this.#current.id) ?? "";
+    byId("question").value = draft.get(this.#draftName);
     this.#fit();
     this.#thread.toEnd();
     if (matchMedia("(hover: hover)").matches) byId("question").focus();
@@ -152,12 +157,7 @@ export class App {
       if (message.conversation === conversation.id && !here.includes(message)) here.push(message);
     this.#tree = new Tree(here, conversation.chosen);
     this.#show();
-    if (here.some(({ state }) => state === "elsewhere")) setTimeout(() => conversation === this.#current && this.#reload(), kSilence + 500);
-  }
-
-  async #reload() {
-    this.#thread.clear();
-    await this.#load();
+    if (here.some(({ state }) => state === "elsewhere")) setTimeout(() => conversation === this.#current && this.#load(), kSilence + 500);
   }
 
   /** Another tab changed a conversation. */
@@ -166,7 +166,7 @@ export class App {
     this.#conversations = new Map(all.map((conversation) => [conversation.id, conversation.id === this.#current?.id ? this.#current : conversation]));
     this.#list();
     if (id !== this.#current?.id || this.#answering()) return;
-    if (this.#conversations.has(id)) await this.#reload();
+    if (this.#conversations.has(id)) await this.#load();
     else await this.#open(null);
   }
 
@@ -276,6 +276,7 @@ export class App {
     if (question.value.trim() === "" || this.#answering()) return;
     const text = question.value;
     question.value = "";
+    draft.set(this.#draftName, "");
     this.#fit();
     this.#say(this.#tree.path().at(-1)?.id ?? kRoot, text);
   }

@@ -53,6 +53,12 @@ export function keepJson(name, value) {
   return write("localStorage", name, JSON.stringify(value));
 }
 
+/** What was begun to be written, by conversation, for this tab. */
+export const draft = {
+  get: (conversation) => read("sessionStorage", `draft.${conversation}`) ?? "",
+  set: (conversation, text) => write("sessionStorage", `draft.${conversation}`, text === "" ? null : text),
+};
+
 /** "auto", "light" or "dark". */
 export const theme = {
   get() {

@@ -13,6 +13,12 @@ class Prose {
   #views = [];
   #told = 0;
 
+  /** A block's text as it is spoken: code without the words around it. */
+  #spoken(index) {
+    const node = this.element.childNodes[index];
+    return node.querySelector(":scope > pre")?.textContent ?? node.innerText;
+  }
+
   show(text, settled = null) {
     if (text === this.#text) return;
     if (!text.startsWith(this.#text)) {
@@ -26,12 +32,12 @@ class Prose {
     const views = this.#stream.blocks.map((block, index) => (index < kept ? this.#views[index] : blockView(block)));
     patch(this.element, this.#views, views, kept);
     this.#views = views;
-    for (; settled && this.#told < this.#stream.settled; ++this.#told) settled(this.element.childNodes[this.#told].textContent);
+    for (; settled && this.#told < this.#stream.settled; ++this.#told) settled(this.#spoken(this.#told));
   }
 
   /** The text of the blocks that `settled` has not been told. */
   rest() {
-    return [...this.element.childNodes].slice(this.#told).map((node) => node.textContent);
+    return [...this.element.childNodes.keys()].slice(this.#told).map((index) => this.#spoken(index));
   }
 }
 
@@ -90,8 +96,8 @@ export class MessageView {
   }
 
   /** Shows the message as it is now. `settled` hears of finished parts of the text, for those who listen. */
-  update(siblings, context, settled = null) {
-    const message = this.#message;
+  update(message, siblings, context, settled = null) {
+    this.#message = message;
     if (message.role === "assistant") {
       const running = message.state === "running";
       if (message.reasoning) this.#showReasoning(running && message.content === "");

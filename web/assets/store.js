@@ -83,7 +83,9 @@ export async function openStore() {
       request.result.createObjectStore("conversations", { keyPath: "id" });
       request.result.createObjectStore("messages", { keyPath: "id" }).createIndex("conversation", "conversation");
     };
-    return new DatabaseStore(await finished(request));
+    const store = new DatabaseStore(await finished(request));
+    await store.conversations();  // some browsers open what they do not read
+    return store;
   } catch {
     return new MemoryStore();
   }

@@ -46,7 +46,7 @@ export class Thread {
   update(message, tree, context, settled = null) {
     let view = this.#views.get(message.id);
     if (!view) this.#views.set(message.id, (view = new MessageView(message)));
-    view.update(tree.siblings(message), context, settled);
+    view.update(message, tree.siblings(message), context, settled);
     return view;
   }
 
