@@ -54,7 +54,7 @@ class ServedTest(unittest.TestCase):
         cls.served = Served("--api-key", KEY)
         cls.playwright = sync_playwright().start()
         cls.browser = cls.playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"),
-                                                     args=["--no-sandbox"] if os.getuid() == 0 else [])
+                                                     args=["--disable-dev-shm-usage", *(["--no-sandbox"] if os.getuid() == 0 else [])])
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
     @classmethod

@@ -79,6 +79,11 @@ export class App {
       event.preventDefault();
       this.#send();
     });
+    // Not by its address, which names the conversation.
+    document.querySelector(".skip").addEventListener("click", (event) => {
+      event.preventDefault();
+      question.focus();
+    });
     question.addEventListener("input", () => {
       this.#fit();
       draft.set(this.#draftName, question.value);
@@ -243,6 +248,7 @@ export class App {
     const message = this.#tree.get(id);
     switch (name) {
       case "again":
+        if (message.state === "failed" && message.content + message.reasoning === "") this.#forget(message);
         this.#answer(message.parent);
         return this.#thread.view(this.#tree.path().at(-1).id).element.focus({ preventScroll: true });
       case "branch": {
@@ -261,6 +267,12 @@ export class App {
       case "key": return this.#askKey();
       case "settings": return this.#settings(button.dataset.field);
     }
+  }
+
+  /** An answer that never began is no version to return to. */
+  #forget(message) {
+    this.#tree.remove(message);
+    this.#store.deleteMessage(message.id).catch((error) => this.#notice("save", saveFault(error)));
   }
 
   #answering() {
@@ -325,7 +337,10 @@ export class App {
       if (message.state !== "failed") this.#announce(message.state === "stopped" ? "Stopped." : "The answer is complete.");
     }
     this.#show();
-    if (message.fault?.status === 401 && conversation === this.#current && (await this.#askKey())) this.#answer(parent);
+    if (message.fault?.status === 401 && conversation === this.#current && (await this.#askKey())) {
+      this.#forget(message);
+      this.#answer(parent);
+    }
   }
 
   /** Draws the answer that grows here, once a frame. */
@@ -366,8 +381,10 @@ export class App {
   #list() {
     const running = new Set([...this.#answers.values()].map(({ message }) => message.conversation));
     const sorted = [...this.#conversations.values()].sort((a, b) => b.updated - a.updated);
+    const focused = byId("conversations").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     byId("conversations").replaceChildren(...sorted.map(({ id, title }) => h("li", {}, h("a", { href: `#c/${id}`, "aria-current": id === this.#current?.id ? "page" : null },
       h("span", {}, title), running.has(id) && h("span", { class: "dot" }, h("span", { class: "unseen" }, " (being answered)"))))));
+    if (focused) byId("conversations").querySelector(`[href="${focused}"]`)?.focus();
   }
 
   #side(open, focus = true) {

@@ -41,6 +41,12 @@ class DatabaseStore {
     await committed(transaction);
   }
 
+  async deleteMessage(id) {
+    const transaction = this.#database.transaction("messages", "readwrite");
+    transaction.objectStore("messages").delete(id);
+    await committed(transaction);
+  }
+
   async delete(conversation) {
     const transaction = this.#database.transaction(["conversations", "messages"], "readwrite");
     transaction.objectStore("conversations").delete(conversation);
@@ -68,6 +74,10 @@ class MemoryStore {
 
   async save(kind, record) {
     this.#records[kind].set(record.id, structuredClone(record));
+  }
+
+  async deleteMessage(id) {
+    this.#records.messages.delete(id);
   }
 
   async delete(conversation) {

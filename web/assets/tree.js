@@ -27,6 +27,15 @@ export class Tree {
     this.chosen[message.parent] = message.id;
   }
 
+  /** Takes away a message that nothing follows. */
+  remove(message) {
+    this.#messages.delete(message.id);
+    const siblings = this.#children.get(message.parent).filter((sibling) => sibling !== message);
+    if (siblings.length > 0) this.#children.set(message.parent, siblings);
+    else this.#children.delete(message.parent);
+    if (this.chosen[message.parent] === message.id) delete this.chosen[message.parent];
+  }
+
   get(id) {
     return this.#messages.get(id);
   }

@@ -29,6 +29,14 @@ test("an edited question and another answer are branches that can be returned to
   again.choose(again.get("q1"));
   assert.equal(ids(again.path()), "q1 a1 q2 a2");
   assert.equal(ids(again.siblings(again.get("a1b"))), "a1 a1b");
+  // What is removed is gone, and with it a choice of it.
+  again.add(message("a1c", "q1", "assistant", 7));
+  again.remove(again.get("a1c"));
+  assert.equal(ids(again.path()), "q1 a1b");
+  again.remove(again.get("a1b"));
+  assert.equal(ids(again.path()), "q1 a1 q2 a2");
+  again.remove(again.get("a2"));
+  assert.equal(ids(again.path()), "q1 a1 q2");
   // A choice that is not there any more is no choice.
   assert.equal(ids(new Tree(kept, { [kRoot]: "gone" }).path()), "q1b");
 });
