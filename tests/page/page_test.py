@@ -238,6 +238,18 @@ class PageTest(unittest.TestCase):
         self.page.keyboard.press("Escape")
         expect(self.page.locator(".said")).to_have_text("Question")
 
+    def test_a_message_that_is_changed_stays_in_view(self):
+        self.page.set_viewport_size({"width": 375, "height": 720})
+        self.answer("Some lines.\n\n" * 8)
+        self.open()
+        self.say("Hello")
+        self.done()
+        self.page.locator("[data-action=edit]").scroll_into_view_if_needed()
+        self.page.locator("[data-action=edit]").click()
+        for _ in range(12):
+            self.page.keyboard.press("Shift+Enter")
+        expect(self.page.locator(".edit textarea")).to_be_in_viewport(ratio=0.9)
+
     # What is kept
 
     def test_reload_keeps_conversations_settings_and_figures(self):

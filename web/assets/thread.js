@@ -67,13 +67,13 @@ export class Thread {
 
   #look() {
     const { scrollTop, scrollHeight, clientHeight } = this.#scroll;
-    this.#follows = scrollHeight - scrollTop - clientHeight < kNear;
+    this.#follows = scrollHeight - scrollTop - clientHeight < kNear && !this.#list.querySelector(".edit");
     byId("latest").hidden = this.#follows;
   }
 
-  /** Stays at the end while the text grows, unless the reader went elsewhere. */
+  /** Stays at the end while the text grows, unless the reader went elsewhere or changes a message. */
   #keepUp() {
-    if (this.#follows) this.#scroll.scrollTop = this.#scroll.scrollHeight;
+    if (this.#follows && !this.#list.querySelector(".edit")) this.#scroll.scrollTop = this.#scroll.scrollHeight;
     else this.#look();
   }
 }
