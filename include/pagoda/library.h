@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "pagoda/memory.h"
 #include "pagoda/types.h"
 
 namespace pagoda {
@@ -41,15 +42,6 @@ struct DeviceInfo {
   std::string name{};          ///< of the processor, as it calls itself
   std::string instructions{};  ///< the CPU instruction set in use; empty for others
   std::int64_t memory_bytes = 0;
-};
-
-/// What one open model takes, for the ledger.
-struct ModelMemory {
-  std::string path{};
-  std::string device{};
-  std::int64_t weight_bytes = 0;
-  std::int64_t cache_bytes = 0;
-  std::int64_t workspace_bytes = 0;
 };
 
 /// A handle; copies name the same library. It lives until the last copy and the last model of it are gone. Any thread

@@ -35,8 +35,9 @@ struct ModelOptions {
   /// Tokens of one sequence at most, prompt and answer; none: what the model was made for, or less if memory is short.
   std::optional<std::int64_t> context{};
   std::string kv_dtype = "auto";  ///< "auto", "f16", "bf16" or "fp8_e4m3"
-  /// The size of the KV cache over all sequences, in tokens or in bytes (not both); none: room for one full context,
-  /// and on a GPU for as many as may run at once, if that much memory is left.
+  /// The size of the KV cache over all sequences, in tokens or in bytes (not both). None: a full context for each of
+  /// the sequences that may run at once, as far as memory allows, and one at least: on a CPU half of what is available
+  /// when the weights are loaded, on a GPU what is left when all else is in place.
   std::optional<std::int64_t> kv_tokens{};
   std::optional<std::int64_t> kv_bytes{};
   std::int64_t block_size = 16;                 ///< tokens a block: a power of two from 8 to 256
@@ -118,6 +119,10 @@ class Model {
   Result<Generation> generate(const Request& request) const;
 
   Stats stats() const;
+
+  /// Whether requests can be served: the error that ended the engine, if one has (kDeviceLost and its kin,
+  /// kOutOfMemory, kInternal); every call of `generate` returns it too. A step that hangs shows in Stats::stalled_ms.
+  Status health() const;
 
   struct State;
   /// For the library's own use.

@@ -5,6 +5,7 @@
 #include "pagoda/generation.h"
 #include "pagoda/inspect.h"
 #include "pagoda/library.h"
+#include "pagoda/memory.h"
 #include "pagoda/model.h"
 #include "pagoda/progress.h"
 #include "pagoda/request.h"

@@ -58,6 +58,24 @@ Result<engine::Submission> submission_of(const Model::State& model, const Reques
   return out;
 }
 
+Result<Generation> start(const std::shared_ptr<Model::State>& state, const Request& request) {
+  if (state->engine == nullptr) {
+    return fail(ErrorCode::kUnsupportedArgument, "{} was opened without weights", state->info.path);
+  }
+  PAGODA_TRY(check_request(request));
+  PAGODA_TRY(api::tokenizer_of(*state));  // an answer is text
+  engine::Submission first = PAGODA_TRY(submission_of(*state, request));
+  const std::string echo = request.echo ? PAGODA_TRY(api::prompt_text(*state, request)) : std::string();
+  const std::uint64_t seed = first.seed;
+  std::vector<engine::Submission> choices(static_cast<std::size_t>(request.n), std::move(first));
+  for (std::int32_t i = 0; i < request.n; ++i) {
+    choices[static_cast<std::size_t>(i)].choice = i;
+    if (i > 0) choices[static_cast<std::size_t>(i)].prompt_best.reset();  // the same for each: told once, in choice 0
+  }
+  std::vector<std::shared_ptr<engine::Job>> jobs = PAGODA_TRY(state->engine->submit(std::move(choices)));
+  return Generation(std::make_shared<Generation::State>(state, std::move(jobs), echo, seed));
+}
+
 }  // namespace
 
 Model::State::~State() {
@@ -96,49 +114,9 @@ Result<std::vector<std::int32_t>> Model::prompt_ids(const Request& request) cons
 }
 
 Result<Generation> Model::generate(const Request& request) const {
-  if (state_->engine == nullptr) {
-    return fail(ErrorCode::kUnsupportedArgument, "{} was opened without weights", state_->info.path);
-  }
-  PAGODA_TRY(check_request(request));
-  PAGODA_TRY(api::tokenizer_of(*state_));  // an answer is text
-  engine::Submission first = PAGODA_TRY(submission_of(*state_, request));
-  const std::string echo = request.echo ? PAGODA_TRY(api::prompt_text(*state_, request)) : std::string();
-  const std::uint64_t seed = first.seed;
-  std::vector<engine::Submission> choices(static_cast<std::size_t>(request.n), std::move(first));
-  for (std::int32_t i = 0; i < request.n; ++i) {
-    choices[static_cast<std::size_t>(i)].choice = i;
-    if (i > 0) choices[static_cast<std::size_t>(i)].prompt_best.reset();  // the same for each: told once, in choice 0
-  }
-  std::vector<std::shared_ptr<engine::Job>> jobs = PAGODA_TRY(state_->engine->submit(std::move(choices)));
-  return Generation(std::make_shared<Generation::State>(state_, std::move(jobs), echo, seed));
-}
-
-Stats Model::stats() const {
-  Stats out;
-  if (state_->engine == nullptr) return out;
-  const engine::Snapshot now = state_->engine->snapshot();
-  out.queued = now.scheduler.waiting;
-  out.running = now.scheduler.running;
-  out.accepted = now.accepted;
-  out.finished = now.finished;
-  out.cancelled = now.cancelled;
-  out.failed = now.failed;
-  out.non_finite_rows = now.non_finite_rows;
-  out.steps = now.scheduler.steps;
-  out.prompt_tokens = now.prompt_tokens;
-  out.cached_tokens = now.cached_tokens;
-  out.generated_tokens = now.ids;
-  out.busy_ms = now.busy_ms;
-  out.block_size = state_->info.block_size;
-  for (const kv::GroupUsage& group : now.cache.groups) {
-    out.blocks_total += group.total;
-    out.blocks_free += group.free;
-    out.blocks_used += group.live;
-    out.blocks_cached += group.cached;
-  }
-  out.prefix_evictions = now.cache.counters.evictions;
-  out.preemptions = now.scheduler.preemptions;
-  return out;
+  Result<Generation> generation = start(state_, request);
+  if (!generation.ok()) state_->refusals.count(generation.error().code);
+  return generation;
 }
 
 }  // namespace pagoda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -12,6 +13,13 @@
 #include "text/tokenizer.h"
 
 namespace pagoda {
+
+/// Requests that were not taken, by reason; counted by any thread.
+struct RefusalCounts {
+  std::atomic<std::int64_t> invalid{0}, prompt_too_long{0}, cache_capacity{0}, queue_full{0}, failed{0};
+
+  void count(ErrorCode code);
+};
 
 /// An open model. All of it but the engine is unchanging, so that any thread may tokenize and render.
 struct Model::State {
@@ -38,6 +46,8 @@ struct Model::State {
   std::unique_ptr<device::Device> device;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<engine::Engine> engine;
+  ModelMemory memory;
+  RefusalCounts refusals;
 };
 
 }  // namespace pagoda

@@ -4,6 +4,7 @@
 #include <future>
 #include <new>
 
+#include "api/cache_size.h"
 #include "api/devices.h"
 #include "api/file_keys.h"
 #include "api/folder_keys.h"
@@ -116,6 +117,23 @@ Result<std::unique_ptr<runtime::Runner>> make_runner(Model::State& state, model:
   return runtime::make_host_runner(std::move(plan), std::move(weights), *state.pool, *state.device, cache);
 }
 
+void write_ledger(Model::State& state, const runtime::RunnerMemory& taken) {
+  const api::DeviceMemory device = api::device_memory(*state.device);
+  state.memory = {.path = state.info.path,
+                  .device = state.info.device,
+                  .weight_bytes = state.info.weight_bytes,
+                  .cache_bytes = taken.cache_bytes,
+                  .workspace_bytes = taken.workspace_bytes,
+                  .graph_bytes = taken.graph_bytes,
+                  .free_bytes = device.free_bytes,
+                  .device_bytes = device.total_bytes,
+                  .context = state.info.context,
+                  .cache_tokens = state.info.kv_tokens,
+                  .cache_reason = api::cache_reason(state.options, state.device->caps().kind, state.info)};
+  const std::scoped_lock lock(state.library->mutex);
+  state.library->ledger[&state] = state.memory;
+}
+
 Status load_and_start(Model::State& state, const api::DescribedFile& described) {
   api::PlannedDevice chosen = PAGODA_TRY(api::choose_device(*state.library, described, state.options));
   state.device = std::move(chosen.device);
@@ -136,20 +154,17 @@ Status load_and_start(Model::State& state, const api::DescribedFile& described) 
       }));
   PAGODA_TRY(compiled.get());
   report(state.options, {.stage = ProgressStage::kPrepare});
-  const runtime::CacheSize cache{.tokens = state.options.kv_tokens.value_or(0),
-                                 .bytes = state.options.kv_bytes.value_or(0)};
+  const runtime::CacheSize cache =
+      PAGODA_TRY(api::cache_size(state.options, plan, api::device_memory(*state.device).free_bytes));
   engine::Options options = engine_options(state, plan);
   auto runner = PAGODA_TRY(make_runner(state, std::move(plan), std::move(weights), cache));
   fill_cache_info(state.info, runner->info());
   options.limits.steps_in_flight = runner->info().steps_in_flight;
   const runtime::RunnerMemory memory = runner->info().memory;
   state.engine = PAGODA_TRY(engine::Engine::start(options, std::move(runner)));
-  const std::scoped_lock lock(state.library->mutex);
-  state.library->ledger[&state] = {.path = state.info.path,
-                                   .device = state.info.device,
-                                   .weight_bytes = state.info.weight_bytes,
-                                   .cache_bytes = memory.cache_bytes,
-                                   .workspace_bytes = memory.workspace_bytes};
+  // A context that nobody asked for is what the cache holds.
+  if (!state.options.context) state.info.context = std::min(state.info.context, state.engine->most_tokens());
+  write_ledger(state, memory);
   return Ok{};
 }
 

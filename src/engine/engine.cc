@@ -29,7 +29,11 @@ Result<std::unique_ptr<Engine>> Engine::start(Options options, std::unique_ptr<r
 Engine::Engine(Options options, std::unique_ptr<runtime::Runner> runner, kv::KvCache cache)
     : options_(std::move(options)), runner_(std::move(runner)), cache_(std::move(cache)) {
   vocab_ = runner_->info().vocab;
+  const auto rows = static_cast<std::size_t>(options_.limits.max_running);
   in_flight_.reserve(static_cast<std::size_t>(options_.limits.steps_in_flight));
+  closed_.reserve(rows);
+  ids_.reserve(rows);
+  drawings_.reserve(rows);
   slot_set_.resize(static_cast<std::size_t>(options_.limits.max_running), 0);
 }
 
@@ -74,7 +78,7 @@ Result<std::vector<std::shared_ptr<Job>>> Engine::submit(std::vector<Submission>
     if (pending_.load(std::memory_order_relaxed) + count > room) {
       return fail(ErrorCode::kQueueFull, "{} requests run or wait, and no more than {} may", pending_.load(), room);
     }
-    pending_.fetch_add(count, std::memory_order_relaxed);
+    if (pending_.fetch_add(count, std::memory_order_relaxed) == 0) note_progress();
     for (const auto& job : jobs) inbox_.push_back({.leader = job == jobs[0] ? nullptr : jobs[0], .job = job});
     attention_.store(true, std::memory_order_release);
   }
@@ -92,15 +96,30 @@ void Engine::end(Job& job, FinishReason reason) {
 }
 
 Snapshot Engine::snapshot() const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(snapshot_mutex_);
   return published_;
+}
+
+Status Engine::health() const {
+  const std::scoped_lock lock(mutex_);
+  if (lost_) return *lost_;
+  return Ok{};
+}
+
+void Engine::note_progress() { progress_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed); }
+
+Clock::duration Engine::stalled() const {
+  if (pending_.load(std::memory_order_relaxed) == 0) return {};
+  const Clock::duration got_on(progress_.load(std::memory_order_relaxed));
+  return std::max(Clock::now().time_since_epoch() - got_on, Clock::duration::zero());
 }
 
 void Engine::publish() {
   published_at_ = Clock::now();
   counts_.scheduler = scheduler_->stats();
-  counts_.cache = cache_.stats();
-  const std::scoped_lock lock(mutex_);
+  counts_.followers = std::ssize(followers_);
+  cache_.read_stats(counts_.cache);
+  const std::scoped_lock lock(snapshot_mutex_);
   published_ = counts_;
 }
 

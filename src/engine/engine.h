@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "engine/job.h"
+#include "engine/snapshot.h"
 #include "kv/kv_cache.h"
 #include "runtime/runner.h"
 #include "sched/scheduler.h"
@@ -26,21 +27,6 @@ struct Options {
   std::string model_id;       ///< part of every prefix key
   bool keep_prefixes = true;  ///< false: nothing is cached beyond its request
   bool verify_cache = false;  ///< after each step hold all counts of the cache against each other; for tests
-};
-
-/// Counters since start, taken between two steps.
-struct Snapshot {
-  sched::SchedulerStats scheduler;
-  kv::CacheStats cache;
-  std::int64_t accepted = 0;
-  std::int64_t finished = 0;   ///< with kStop or kLength
-  std::int64_t cancelled = 0;  ///< by their reader, or overdue
-  std::int64_t failed = 0;
-  std::int64_t non_finite_rows = 0;
-  std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;
-  std::int64_t ids = 0;  ///< handed out
-  double busy_ms = 0;
 };
 
 /// Owns a runner, the cache's bookkeeping and the scheduler, all of which only its own thread touches. Requests come in
@@ -66,6 +52,12 @@ class Engine {
 
   Snapshot snapshot() const;
 
+  /// The error that ended the engine, if one has.
+  Status health() const;
+
+  /// Since the loop last got on, while it has jobs; else 0.
+  Clock::duration stalled() const;
+
   /// The most tokens one sequence can have, prompt and answer.
   std::int64_t most_tokens() const { return most_tokens_; }
   std::int64_t vocab() const { return vocab_; }
@@ -83,6 +75,7 @@ class Engine {
   };
   struct StepInFlight {
     const sched::Batch* batch = nullptr;
+    Clock::time_point begun;
     std::optional<Error> error;  // it could not be submitted
   };
   /// A row that draws an id: whose it is, and where its result lies.
@@ -102,6 +95,7 @@ class Engine {
   void start_steps();
   void set_slot(const sched::Admission& admission);
   void finish_step();
+  void count_step(const StepInFlight& step, Clock::time_point now);
   void read_results(const sched::Batch& batch, std::span<const runtime::RowResult> results);
   void read_prompt(const sched::Row& row, const runtime::RowResult& result, Entry entry);
   void take_outcomes(std::span<const runtime::RowResult> results, std::span<const sched::Outcome> outcomes);
@@ -109,7 +103,7 @@ class Engine {
   void wait_for_work();
   void sleep();
 
-  bool take_in();
+  bool take_in(bool may_wait);
   void add(const std::shared_ptr<Job>& job);
   void end_where(FinishReason (*reason)(const Job& job, Clock::time_point now));
   void end_overdue();
@@ -117,11 +111,12 @@ class Engine {
   void stop_sequence(Entry entry, FinishReason reason, std::optional<Error> error);
   void retire(Entry entry, FinishReason reason, std::optional<Error> error);
   void close_unstarted(const std::shared_ptr<Job>& job, FinishReason reason, std::optional<Error> error);
-  void count_end(const Ending& ending);
+  void count_end(const Active& active);
   void close_all(FinishReason reason, const Error& error);
   void flush_closed();
   void die(Error error);
   void publish();
+  void note_progress();
 
   const Options options_;
   std::unique_ptr<runtime::Runner> runner_;
@@ -140,18 +135,24 @@ class Engine {
   std::vector<char> slot_set_;     // one a slot: the runner holds something for it
   std::optional<Clock::time_point> next_deadline_;
   Clock::time_point published_at_;
+  Clock::time_point step_ended_;
   bool dead_ = false;  // no step can run any more
   Snapshot counts_;
 
-  mutable std::mutex mutex_;  // over the following; held for moments only
+  // Over what requests bring. A thread that submits may be stopped while it holds this: between two steps the loop only
+  // tries it, and comes back after the next.
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Follower> inbox_;
   bool stopping_ = false;
   std::optional<Error> lost_;
+
+  mutable std::mutex snapshot_mutex_;  // nobody but those who ask for figures
   Snapshot published_;
 
   std::atomic<bool> attention_{false};    // the inbox or a wish waits
   std::atomic<std::int64_t> pending_{0};  // jobs accepted and not ended
+  std::atomic<Clock::rep> progress_{0};   // when the loop last got on
   std::thread thread_;
 };
 

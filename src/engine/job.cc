@@ -41,7 +41,6 @@ Job::Job(Submission submission, std::int64_t max_ids)
   }
   prompt_logprobs_ = raw_array<float>(prompt);
   prompt_best_ids_ = raw_array<TokenLogprob>(prompt * prompt_best_);
-  ending_.submitted = Clock::now();
 }
 
 Job::~Job() = default;
@@ -87,7 +86,7 @@ void Job::push_prompt_score(float logprob, std::span<const TokenLogprob> best) {
 
 void Job::close(Ending ending) {
   PAGODA_CHECK(!ended_.load(std::memory_order_relaxed), "a job ends once");
-  ending.submitted = ending_.submitted;
+  ending.submitted = submitted_;
   ending_ = std::move(ending);
   ended_.store(true, std::memory_order_release);
 }

@@ -65,6 +65,7 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   const Submission& submission() const { return submission_; }
+  Clock::time_point submitted() const { return submitted_; }
 
   // The reader's side. One thread at a time; counts only grow.
 
@@ -105,6 +106,7 @@ class Job {
   const Submission submission_;
   const std::int64_t max_ids_;
   const std::int64_t max_prompt_scores_;
+  const Clock::time_point submitted_ = Clock::now();
   const std::size_t best_;         // alternatives beside each id
   const std::size_t prompt_best_;  // and beside each prompt token
 

@@ -22,11 +22,17 @@ std::optional<Error> error_of(FinishReason reason) {
 
 }  // namespace
 
-/// Takes what other threads left: requests, wishes. False when the thread is to end.
-bool Engine::take_in() {
+/// Takes what other threads left: requests, wishes. False when the thread is to end. While jobs run it waits for
+/// nobody: what a stopped thread keeps locked is taken after the next step.
+bool Engine::take_in(bool may_wait) {
   bool stopping = false;
   {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (may_wait) {
+      lock.lock();
+    } else if (!lock.try_lock()) {
+      return true;
+    }
     attention_.store(false, std::memory_order_relaxed);
     incoming_.swap(inbox_);
     stopping = stopping_;
@@ -121,7 +127,7 @@ void Engine::retire(Entry entry, FinishReason reason, std::optional<Error> error
   active_.erase(entry);
   active.ending.finish = reason;
   active.ending.error = std::move(error);
-  count_end(active.ending);
+  count_end(active);
   closed_.push_back(std::move(active));
 }
 
@@ -130,18 +136,23 @@ void Engine::close_unstarted(const std::shared_ptr<Job>& job, FinishReason reaso
   Active active{.job = job, .ending = {}};
   active.ending.finish = reason;
   active.ending.error = std::move(error);
-  count_end(active.ending);
+  count_end(active);
   closed_.push_back(std::move(active));
 }
 
-void Engine::count_end(const Ending& ending) {
+void Engine::count_end(const Active& active) {
+  const Ending& ending = active.ending;
   counts_.cached_tokens += ending.usage.cached_tokens;
   if (ending.finish == FinishReason::kCancelled) {
     ++counts_.cancelled;
   } else if (ending.error) {
-    ++(ending.error->code == ErrorCode::kDeadlineExceeded ? counts_.cancelled : counts_.failed);
+    const bool overdue = ending.error->code == ErrorCode::kDeadlineExceeded;
+    counts_.overdue += overdue ? 1 : 0;
+    ++(overdue ? counts_.cancelled : counts_.failed);
   } else {
     ++counts_.finished;
+    counts_.stopped += ending.finish == FinishReason::kStop ? 1 : 0;
+    counts_.request_s.add(std::chrono::duration<double>(Clock::now() - active.job->submitted()).count());
   }
 }
 

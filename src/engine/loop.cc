@@ -10,6 +10,20 @@ namespace {
 
 constexpr auto kPublishEvery = std::chrono::milliseconds(20);
 
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+/// Memory that a step finds missing is that step's error, and not the engine's end.
+template <class Call>
+auto or_out_of_memory(Call call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "there was not enough memory for a step");
+  }
+}
+
 }  // namespace
 
 /// One of the places where exceptions end: what memory or a third party throws becomes the error of every job.
@@ -28,7 +42,7 @@ void Engine::loop() {
 
 /// False when the thread is to end.
 bool Engine::step() {
-  if (attention_.load(std::memory_order_acquire) && !take_in()) return false;
+  if (attention_.load(std::memory_order_acquire) && !take_in(active_.empty())) return false;
   if (dead_) {
     flush_closed();
     sleep();
@@ -58,10 +72,11 @@ void Engine::start_steps() {
       const Entry entry = active_.find(row.sequence);
       if (entry != active_.end() && entry->second.ending.started == Clock::time_point{}) {
         entry->second.ending.started = now;
+        counts_.queue_s.add(seconds_between(entry->second.job->submitted(), now));
       }
     }
-    const Status submitted = runner_->submit(*batch);
-    in_flight_.push_back({.batch = batch, .error = {}});
+    const Status submitted = or_out_of_memory([&] { return runner_->submit(*batch); });
+    in_flight_.push_back({.batch = batch, .begun = now, .error = {}});
     if (!submitted.ok()) in_flight_.back().error = submitted.error();
   }
 }
@@ -98,14 +113,24 @@ void Engine::finish_step() {
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.erase(in_flight_.begin());
   const std::int64_t number = step.batch->step;
+  note_progress();
   if (step.error) return abandon_step(number, *step.error);
-  const Result<runtime::StepResult> fetched = runner_->fetch();
+  const Result<runtime::StepResult> fetched = or_out_of_memory([&] { return runner_->fetch(); });
+  note_progress();
   if (!fetched.ok()) return abandon_step(number, fetched.error());
+  count_step(step, Clock::now());
   PAGODA_CHECK(fetched->step == number && fetched->rows.size() == step.batch->rows.size(), "step {} of {} rows, not {}",
                fetched->step, fetched->rows.size(), number);
   read_results(*step.batch, fetched->rows);
   take_outcomes(fetched->rows, scheduler_->complete(number, ids_));
   if (options_.verify_cache) cache_.verify();
+}
+
+void Engine::count_step(const StepInFlight& step, Clock::time_point now) {
+  counts_.step_s.add(seconds_between(std::max(step.begun, step_ended_), now));
+  counts_.step_rows.add(static_cast<double>(step.batch->rows.size()));
+  counts_.step_tokens.add(static_cast<double>(step.batch->tokens.size()));
+  step_ended_ = now;
 }
 
 /// Before the step is completed: collects the ids, hands out what prompts asked for, ends sequences whose logits are no
@@ -171,7 +196,13 @@ void Engine::take_outcomes(std::span<const runtime::RowResult> results, std::spa
       PAGODA_CHECK(drawing < drawings_.size(), "no row for sequence {}", outcome.sequence);
       const runtime::RowResult& result = results[drawings_[drawing].row];
       active.job->push(outcome.id, result.logprob, result.best);
-      if (active.job->num_ids() == 1) active.ending.first_id = now;
+      const bool first = active.job->num_ids() == 1;
+      if (first) {
+        active.ending.first_id = now;
+        counts_.first_id_s.add(seconds_between(active.job->submitted(), now));
+      } else {
+        counts_.between_ids_s.add(seconds_between(active.ending.last_id, now));
+      }
       active.ending.last_id = now;
       if (active.job->submission().on_id) active.job->submission().on_id();
       ++counts_.ids;

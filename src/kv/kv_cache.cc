@@ -290,11 +290,20 @@ void KvCache::drop_idle_prefixes() {
 }
 
 CacheStats KvCache::stats() const {
-  CacheStats stats{.groups = {}, .prefixes = prefixes_.size(), .sequences = sequences_, .counters = counters_};
-  for (const BlockPool& pool : pools_) {
-    stats.groups.push_back({.total = pool.total(), .free = pool.free(), .live = pool.live(), .cached = pool.cached()});
-  }
+  CacheStats stats;
+  read_stats(stats);
   return stats;
+}
+
+void KvCache::read_stats(CacheStats& stats) const {
+  stats.prefixes = prefixes_.size();
+  stats.sequences = sequences_;
+  stats.counters = counters_;
+  stats.groups.resize(pools_.size());
+  for (std::size_t g = 0; g < pools_.size(); ++g) {
+    const BlockPool& pool = pools_[g];
+    stats.groups[g] = {.total = pool.total(), .free = pool.free(), .live = pool.live(), .cached = pool.cached()};
+  }
 }
 
 void KvCache::verify() const {

@@ -112,6 +112,7 @@ class KvCache {
 
   const BlockPool& pool(std::size_t group) const { return pools_[group]; }
   CacheStats stats() const;
+  void read_stats(CacheStats& stats) const;  ///< the same, into memory that is there
 
   /// Holds all counts against each other; aborts where two disagree. For tests and debug builds; O(blocks).
   void verify() const;

@@ -57,6 +57,10 @@ Result<std::vector<kv::GroupConfig>> size_cache(const model::Plan& plan, const C
     return fail_param(ErrorCode::kInvalidArgument, "--kv-bytes", "--kv-bytes is {}; it must be above 0", size.bytes);
   }
   if (size.bytes == 0) return groups_for(plan, size.tokens > 0 ? size.tokens : plan.options.context);
+  if (size.tokens > 0) {
+    std::vector<kv::GroupConfig> whole = groups_for(plan, size.tokens);
+    if (cache_bytes(whole) <= size.bytes) return whole;
+  }
   // The bytes grow with the tokens: the most blocks that fit are found by halving.
   std::int64_t low = 0;
   std::int64_t high = std::min(most / block, size.bytes);

@@ -13,7 +13,7 @@
 
 namespace pagoda::runtime {
 
-/// How much past the cache keeps. One of the two; neither: the plan's context.
+/// How much past the cache keeps. Neither: the plan's context. Both: so many tokens, as far as the bytes go.
 struct CacheSize {
   std::int64_t tokens = 0;  ///< of the full groups
   std::int64_t bytes = 0;   ///< of all groups together, at most

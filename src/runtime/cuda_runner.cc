@@ -47,6 +47,7 @@ class CudaRunner final : public Runner {
   Status submit(const sched::Batch& batch) override {
     return guarded([&]() -> Status {
       start(batch);
+      ++submitted_;  // a step that could not be started is not fetched
       return Ok{};
     });
   }
@@ -124,7 +125,7 @@ bool wants_logits(const sched::Row& row) {
 
 void CudaRunner::start(const sched::Batch& batch) {
   PAGODA_CHECK(submitted_ - fetched_ < kInFlight, "{} steps are in flight", submitted_ - fetched_);
-  Flight& flight = flights_[submitted_++ % kInFlight];
+  Flight& flight = flights_[submitted_ % kInFlight];
   flight.step = batch.step;
   flight.results->begin(batch, *sampler_);
   list_rows(batch, flight);

@@ -41,11 +41,11 @@ class HostRunner final : public Runner {
   Status submit(const sched::Batch& batch) override {
     PAGODA_CHECK(batch_ == nullptr, "one step at a time");
     inputs_.write(batch, last_ids_);
+    results_.begin(batch, sampler_);  // all that may be short of memory, before the step counts as started
     batch_ = &batch;
     step_ = batch.step;
     const bool decodes = batch.tokens.size() == batch.rows.size();
     if (!decodes || !graphs_.replay(std::ssize(batch.rows), stream_)) decoder_.forward(inputs_.get(), stream_);
-    results_.begin(batch, sampler_);
     const auto wanted = std::ssize(results_.wanted());
     for (std::int64_t first = 0; first < wanted; first += decoder_.head_rows()) {
       const std::int64_t count = std::min(decoder_.head_rows(), wanted - first);

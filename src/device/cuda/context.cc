@@ -9,6 +9,17 @@ std::int32_t attribute(const Driver& driver, DeviceOrdinal device, std::int32_t 
   return value;
 }
 
+struct MemoryInfo {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+};
+
+MemoryInfo memory_info(const Driver& driver) {
+  MemoryInfo info;
+  driver.check(driver.api().memory_get_info(&info.free_bytes, &info.total_bytes), "asking for free memory");
+  return info;
+}
+
 }  // namespace
 
 Result<std::int32_t> Context::device_count(const Driver& driver) {
@@ -59,11 +70,7 @@ Context::~Context() {
 
 void Context::make_current() const { driver_->check(api().context_set_current(handle_), "using the device's context"); }
 
-std::int64_t Context::free_bytes() const {
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  driver_->check(api().memory_get_info(&free_bytes, &total_bytes), "asking for free memory");
-  return static_cast<std::int64_t>(free_bytes);
-}
+std::int64_t Context::free_bytes() const { return static_cast<std::int64_t>(memory_info(*driver_).free_bytes); }
+std::int64_t Context::total_bytes() const { return static_cast<std::int64_t>(memory_info(*driver_).total_bytes); }
 
 }  // namespace pagoda::device::cuda

@@ -31,6 +31,7 @@ class Context {
   void make_current() const;
 
   std::int64_t free_bytes() const;  ///< of the whole card, now
+  std::int64_t total_bytes() const;
 
  private:
   Context(std::shared_ptr<const Driver> driver, std::int32_t ordinal) : driver_(std::move(driver)), ordinal_(ordinal) {}

@@ -226,23 +226,53 @@ TEST(GenerationTest, CancelAndADroppedReaderFreeEverything) {
   EXPECT_EQ(blocks_used(model), 0);
 }
 
+/// Keeps the engine's thread inside a step until it is destroyed.
+class HeldEngine {
+ public:
+  explicit HeldEngine(const Model& model) {
+    scoring_ = std::thread([this, model] {
+      const auto scored = score(model, {.text = RawText{.text = "held"}, .on_logits = [this](auto, auto) {
+                                          held_.store(true);
+                                          held_.notify_all();
+                                          released_.wait(false);
+                                          return true;
+                                        }});
+      PAGODA_CHECK(scored.ok(), "{}", scored.error().message);
+    });
+    held_.wait(false);
+  }
+  ~HeldEngine() {
+    released_.store(true);
+    released_.notify_all();
+    scoring_.join();
+  }
+
+ private:
+  std::atomic<bool> held_{false}, released_{false};
+  std::thread scoring_;
+};
+
+// Nothing of the answer exists before the hook is set, so every part of it is announced.
 TEST(GenerationTest, TheHookTellsThatThereIsSomething) {
   const Model model = open_tiny();
   std::atomic<int> calls{0};
+  auto held = std::make_optional<HeldEngine>(model);
   auto generation = model.generate(ask_text("hook", 20));
   ASSERT_TRUE(generation.ok());
-  generation->on_ready([&] { calls.fetch_add(1); });
+  generation->on_ready([&] {
+    calls.fetch_add(1);
+    calls.notify_all();
+  });
+  EXPECT_FALSE(generation->poll());
+  held.reset();
+  std::size_t ids = 0;
   while (!generation->finished()) {
     const int seen = calls.load();
-    while (generation->poll()) {
-    }
-    for (int i = 0; i < 5000 && calls.load() == seen && !generation->finished(); ++i) {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-      while (generation->poll()) {
-      }
-    }
+    while (auto event = generation->poll()) ids += event->ids.size();
+    if (!generation->finished()) calls.wait(seen);
   }
   generation->on_ready({});
+  EXPECT_EQ(ids, 20u);
   EXPECT_GT(calls.load(), 0);
 }
 

@@ -1,0 +1,68 @@
+#include "device/host_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <unistd.h>
+
+namespace pagoda::device {
+namespace {
+
+/// A made-up /proc and /sys.
+class HostMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::path(::testing::TempDir()) / ("host_memory_" + std::to_string(getpid()));
+    put("proc/meminfo", "MemTotal:       1000 kB\nMemFree:         10 kB\nMemAvailable:    600 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void put(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = root_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  void expect(std::int64_t total, std::int64_t available) const {
+    const HostMemory memory = host_memory(root_.string());
+    EXPECT_EQ(memory.total_bytes, total);
+    EXPECT_EQ(memory.available_bytes, available);
+  }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(HostMemoryTest, IsTheMachinesWithoutALimit) {
+  expect(1000 * 1024, 600 * 1024);
+  put("sys/fs/cgroup/memory.max", "max\n");
+  put("sys/fs/cgroup/memory.current", "400000\n");
+  expect(1000 * 1024, 600 * 1024);
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  expect(1000 * 1024, 600 * 1024);
+}
+
+TEST_F(HostMemoryTest, IsWhatAGroupLeavesAndItsFilePagesCountAsFree) {
+  put("sys/fs/cgroup/memory.max", "500000\n");
+  put("sys/fs/cgroup/memory.current", "300000\n");
+  expect(500000, 200000);
+  put("sys/fs/cgroup/memory.stat", "anon 7\ninactive_file 50000\n");
+  expect(500000, 250000);
+  put("sys/fs/cgroup/memory.current", "900000\n");
+  expect(500000, 0);
+}
+
+TEST_F(HostMemoryTest, IsNeverMoreThanTheMachineHas) {
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "900000\n");
+  put("sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
+  expect(900000, 600 * 1024);
+}
+
+TEST(HostMemory, OfThisMachineIsThere) {
+  EXPECT_GT(host_memory().total_bytes, 0);
+  EXPECT_GT(host_memory().available_bytes, 0);
+  EXPECT_EQ(host_memory("/nowhere").total_bytes, 0);
+}
+
+}  // namespace
+}  // namespace pagoda::device
