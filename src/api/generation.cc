@@ -44,8 +44,7 @@ Generation::State::State(std::shared_ptr<Model::State> of, std::vector<std::shar
     choice.job->on_ready([this] {
       changes.fetch_add(1, std::memory_order_release);
       changes.notify_one();
-      const std::scoped_lock lock(hook_mutex);
-      if (hook) hook();
+      hook.call();
     });
   }
 }
@@ -155,10 +154,7 @@ std::optional<Event> Generation::wait() {
   }
 }
 
-void Generation::on_ready(std::function<void()> hook) {
-  const std::scoped_lock lock(state_->hook_mutex);
-  state_->hook = std::move(hook);
-}
+void Generation::on_ready(std::function<void()> hook) { state_->hook.set(std::move(hook)); }
 
 Result<Answer> Generation::collect() {
   Answer answer;

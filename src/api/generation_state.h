@@ -2,10 +2,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "api/model_state.h"
+#include "engine/hook.h"
 #include "engine/job.h"
 #include "pagoda/generation.h"
 #include "text/stop_matcher.h"
@@ -42,8 +42,7 @@ struct Generation::State {
 
   std::atomic<std::int32_t> changes{0};  // counts up whenever a job has something new
 
-  std::mutex hook_mutex;
-  std::function<void()> hook;
+  engine::Hook hook;
 
   // For Session: the text that was read so far, and whether the last event was.
   std::string text_read;

@@ -33,7 +33,7 @@ Engine::Engine(Options options, std::unique_ptr<runtime::Runner> runner, kv::KvC
   in_flight_.reserve(static_cast<std::size_t>(options_.limits.steps_in_flight));
   closed_.reserve(rows);
   ids_.reserve(rows);
-  drawings_.reserve(rows);
+  by_slot_.resize(rows, nullptr);
   slot_set_.resize(static_cast<std::size_t>(options_.limits.max_running), 0);
 }
 

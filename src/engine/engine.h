@@ -65,7 +65,9 @@ class Engine {
  private:
   struct Active {
     std::shared_ptr<Job> job;
-    Ending ending;                  // filled as things happen
+    sched::SequenceId sequence = 0;
+    std::int32_t slot = -1;         // the last it had
+    Ending ending{};                // filled as things happen
     std::int64_t logits_given = 0;  // prompt positions whose logits went to the sink
   };
   /// A job that waits until its leader's prompt is cached; without a leader it starts at once.
@@ -78,13 +80,6 @@ class Engine {
     Clock::time_point begun;
     std::optional<Error> error;  // it could not be submitted
   };
-  /// A row that draws an id: whose it is, and where its result lies.
-  struct Drawing {
-    sched::SequenceId sequence = 0;
-    std::size_t row = 0;
-  };
-  using Entry = std::unordered_map<sched::SequenceId, Active>::iterator;
-
   Engine(Options options, std::unique_ptr<runtime::Runner> runner, kv::KvCache cache);
 
   Status check(const Submission& submission) const;
@@ -97,9 +92,13 @@ class Engine {
   void finish_step();
   void count_step(const StepInFlight& step, Clock::time_point now);
   void read_results(const sched::Batch& batch, std::span<const runtime::RowResult> results);
-  void read_prompt(const sched::Row& row, const runtime::RowResult& result, Entry entry);
-  void take_outcomes(std::span<const runtime::RowResult> results, std::span<const sched::Outcome> outcomes);
-  void abandon_step(std::int64_t number, const Error& error);
+  void read_prompt(const sched::Row& row, const runtime::RowResult& result, Active& active);
+  void take_outcomes(const sched::Batch& batch, std::span<const runtime::RowResult> results,
+                     std::span<const sched::Outcome> outcomes);
+  void take_id(Active& active, const runtime::RowResult& result, Clock::time_point now);
+  Active* owner_of(const sched::Row& row);
+  void leave_slot(Active& active);
+  void abandon_step(const sched::Batch& batch, const Error& error);
   void wait_for_work();
   void sleep();
 
@@ -108,8 +107,8 @@ class Engine {
   void end_where(FinishReason (*reason)(const Job& job, Clock::time_point now));
   void end_overdue();
   void release_followers();
-  void stop_sequence(Entry entry, FinishReason reason, std::optional<Error> error);
-  void retire(Entry entry, FinishReason reason, std::optional<Error> error);
+  void stop_sequence(Active& active, FinishReason reason, std::optional<Error> error);
+  void retire(Active& active, FinishReason reason, std::optional<Error> error);
   void close_unstarted(const std::shared_ptr<Job>& job, FinishReason reason, std::optional<Error> error);
   void count_end(const Active& active);
   void close_all(FinishReason reason, const Error& error);
@@ -126,12 +125,12 @@ class Engine {
   std::int64_t vocab_ = 0;
 
   std::unordered_map<sched::SequenceId, Active> active_;
+  std::vector<Active*> by_slot_;  // of active_: who owns each slot, or did last
   std::vector<Follower> followers_;
   std::vector<Active> closed_;           // ended in this step, and not yet told
   std::vector<StepInFlight> in_flight_;  // oldest first
   std::vector<Follower> incoming_;
   std::vector<std::int32_t> ids_;  // drawn in one step
-  std::vector<Drawing> drawings_;  // one for each of ids_
   std::vector<char> slot_set_;     // one a slot: the runner holds something for it
   std::optional<Clock::time_point> next_deadline_;
   Clock::time_point published_at_;

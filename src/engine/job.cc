@@ -57,12 +57,6 @@ Scored Job::prompt_scored(std::int64_t index) const {
   return {.logprob = prompt_logprobs_[at], .best = load_best(prompt_best_ids_.get() + at * prompt_best_, prompt_best_)};
 }
 
-void Job::on_ready(std::function<void()> hook) {
-  const std::scoped_lock lock(hook_mutex_);
-  hook_ = std::move(hook);
-  has_hook_.store(hook_ != nullptr, std::memory_order_release);
-}
-
 void Job::push(std::int32_t id, float logprob, std::span<const TokenLogprob> best) {
   const std::int64_t count = num_ids_.load(std::memory_order_relaxed);
   PAGODA_CHECK(count < max_ids_, "id {} of at most {}", count, max_ids_);
@@ -89,12 +83,6 @@ void Job::close(Ending ending) {
   ending.submitted = submitted_;
   ending_ = std::move(ending);
   ended_.store(true, std::memory_order_release);
-}
-
-void Job::notify() {
-  if (!has_hook_.load(std::memory_order_acquire)) return;
-  const std::scoped_lock lock(hook_mutex_);
-  if (hook_ != nullptr) hook_();
 }
 
 bool Job::ask_to_end(FinishReason reason) {

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/hook.h"
 #include "pagoda/types.h"
 
 namespace pagoda::engine {
@@ -83,8 +83,8 @@ class Job {
   const Ending& ending() const { return ending_; }
 
   /// Called on the engine thread after each change; must not block, nor call this object. When this returns, the hook
-  /// before is not running and will not run again.
-  void on_ready(std::function<void()> hook);
+  /// before is not running and will not run again; changes up to then may not have been announced, and can be seen.
+  void on_ready(std::function<void()> hook) { hook_.set(std::move(hook)); }
 
   // The engine thread's side.
 
@@ -92,7 +92,7 @@ class Job {
   void push_prompt_score(float logprob, std::span<const TokenLogprob> best);
   void close(Ending ending);
   /// Tells the reader about everything pushed since the last call.
-  void notify();
+  void notify() { hook_.call(); }
 
   std::int64_t most_ids() const { return max_ids_; }
 
@@ -122,9 +122,7 @@ class Job {
   std::atomic<bool> ended_{false};
   alignas(64) std::atomic<FinishReason> asked_{FinishReason::kNone};
 
-  std::atomic<bool> has_hook_{false};
-  std::mutex hook_mutex_;
-  std::function<void()> hook_;
+  Hook hook_;
 };
 
 }  // namespace pagoda::engine

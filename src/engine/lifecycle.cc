@@ -69,17 +69,17 @@ void Engine::add(const std::shared_ptr<Job>& job) {
   if (!sequence.ok()) {
     return close_unstarted(job, FinishReason::kError, sequence.error());
   }
-  active_.emplace(*sequence, Active{.job = job, .ending = {}});
+  active_.emplace(*sequence, Active{.job = job, .sequence = *sequence});
   counts_.prompt_tokens += std::ssize(wanted.prompt);
 }
 
 /// Ends every job for which `reason` gives one, wherever it stands.
 void Engine::end_where(FinishReason (*reason)(const Job& job, Clock::time_point now)) {
   const Clock::time_point now = Clock::now();
-  for (Entry entry = active_.begin(); entry != active_.end();) {
-    const Entry current = entry++;
-    const FinishReason finish = reason(*current->second.job, now);
-    if (finish != FinishReason::kNone) stop_sequence(current, finish, error_of(finish));
+  for (auto entry = active_.begin(); entry != active_.end();) {
+    Active& active = (entry++)->second;
+    const FinishReason finish = reason(*active.job, now);
+    if (finish != FinishReason::kNone) stop_sequence(active, finish, error_of(finish));
   }
   std::erase_if(followers_, [&](Follower& follower) {
     const FinishReason finish = reason(*follower.job, now);
@@ -103,37 +103,39 @@ void Engine::end_overdue() {
 /// A leader's first id means that its prompt is in the cache.
 void Engine::release_followers() {
   std::erase_if(followers_, [this](const Follower& follower) {
-    const bool gone = std::ranges::none_of(active_, [&](const auto& it) { return it.second.job == follower.leader; });
-    if (!gone && follower.leader->num_ids() == 0) return false;
+    if (follower.leader->num_ids() == 0 && !follower.leader->ended()) return false;
     add(follower.job);
     return true;
   });
 }
 
 /// Ends a sequence that the scheduler would go on with.
-void Engine::stop_sequence(Entry entry, FinishReason reason, std::optional<Error> error) {
-  const sched::SequenceId id = entry->first;
-  if (const sched::Sequence* sequence = scheduler_->find(id)) {
-    entry->second.ending.usage = {.prompt_tokens = sequence->prompt_tokens,
-                                  .cached_tokens = sequence->cached_tokens,
-                                  .completion_tokens = sequence->new_tokens()};
-  }
-  scheduler_->finish(id, reason);
-  retire(entry, reason, std::move(error));
+void Engine::stop_sequence(Active& active, FinishReason reason, std::optional<Error> error) {
+  if (const sched::Sequence* sequence = scheduler_->find(active.sequence)) active.ending.usage = sequence->usage();
+  scheduler_->finish(active.sequence, reason);
+  retire(active, reason, std::move(error));
 }
 
-void Engine::retire(Entry entry, FinishReason reason, std::optional<Error> error) {
-  Active active = std::move(entry->second);
-  active_.erase(entry);
+void Engine::leave_slot(Active& active) {
+  if (active.slot < 0) return;
+  Active*& owner = by_slot_[static_cast<std::size_t>(active.slot)];
+  if (owner == &active) owner = nullptr;
+  active.slot = -1;
+}
+
+void Engine::retire(Active& active, FinishReason reason, std::optional<Error> error) {
+  leave_slot(active);
   active.ending.finish = reason;
   active.ending.error = std::move(error);
   count_end(active);
+  const sched::SequenceId sequence = active.sequence;
   closed_.push_back(std::move(active));
+  active_.erase(sequence);
 }
 
 /// Ends a job that the scheduler has never seen.
 void Engine::close_unstarted(const std::shared_ptr<Job>& job, FinishReason reason, std::optional<Error> error) {
-  Active active{.job = job, .ending = {}};
+  Active active{.job = job};
   active.ending.finish = reason;
   active.ending.error = std::move(error);
   count_end(active);
@@ -158,7 +160,7 @@ void Engine::count_end(const Active& active) {
 
 /// The end of everything: no job is left without its last word.
 void Engine::close_all(FinishReason reason, const Error& error) {
-  while (!active_.empty()) stop_sequence(active_.begin(), reason, error);
+  while (!active_.empty()) stop_sequence(active_.begin()->second, reason, error);
   {
     const std::scoped_lock lock(mutex_);
     if (!lost_) lost_ = error;
@@ -176,7 +178,7 @@ void Engine::close_all(FinishReason reason, const Error& error) {
 /// No step can run any more. The scheduler is left as it is: what it holds dies with it.
 void Engine::die(Error error) {
   dead_ = true;
-  while (!active_.empty()) retire(active_.begin(), FinishReason::kError, error);
+  while (!active_.empty()) retire(active_.begin()->second, FinishReason::kError, error);
   close_all(FinishReason::kError, error);
 }
 

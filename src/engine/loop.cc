@@ -56,8 +56,8 @@ bool Engine::step() {
     finish_step();
     counts_.busy_ms += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
-  if (!followers_.empty()) release_followers();
   flush_closed();
+  if (!followers_.empty()) release_followers();
   if (!worked) wait_for_work();
   return true;
 }
@@ -69,10 +69,10 @@ void Engine::start_steps() {
     const Clock::time_point now = Clock::now();
     for (const sched::Admission& admission : batch->admitted) set_slot(admission);
     for (const sched::Row& row : batch->rows) {
-      const Entry entry = active_.find(row.sequence);
-      if (entry != active_.end() && entry->second.ending.started == Clock::time_point{}) {
-        entry->second.ending.started = now;
-        counts_.queue_s.add(seconds_between(entry->second.job->submitted(), now));
+      Active* const active = owner_of(row);
+      if (active != nullptr && active->ending.started == Clock::time_point{}) {
+        active->ending.started = now;
+        counts_.queue_s.add(seconds_between(active->job->submitted(), now));
       }
     }
     const Status submitted = or_out_of_memory([&] { return runner_->submit(*batch); });
@@ -81,15 +81,25 @@ void Engine::start_steps() {
   }
 }
 
+/// Null if the row's sequence has ended meanwhile.
+Engine::Active* Engine::owner_of(const sched::Row& row) {
+  Active* const active = by_slot_[static_cast<std::size_t>(row.slot)];
+  return active != nullptr && active->sequence == row.sequence ? active : nullptr;
+}
+
 void Engine::set_slot(const sched::Admission& admission) {
-  const Entry entry = active_.find(admission.sequence);
+  const auto entry = active_.find(admission.sequence);
   if (entry == active_.end()) return;  // it ended before it got its first row
+  Active& active = entry->second;
+  leave_slot(active);
+  active.slot = admission.slot;
+  by_slot_[static_cast<std::size_t>(admission.slot)] = &active;
   char& set = slot_set_[static_cast<std::size_t>(admission.slot)];
   if (set != 0) runner_->clear_slot(admission.slot);
   set = 1;
   const sched::Sequence* sequence = scheduler_->find(admission.sequence);
   PAGODA_CHECK(sequence != nullptr, "sequence {}", admission.sequence);
-  const Submission& wanted = entry->second.job->submission();
+  const Submission& wanted = active.job->submission();
   const Status status = runner_->set_slot(admission.slot, {.sampling = &wanted.sampling,
                                                            .seed = wanted.seed,
                                                            .choice = wanted.choice,
@@ -106,7 +116,7 @@ void Engine::set_slot(const sched::Admission& admission) {
       admission.slot,
       {.sampling = &defaults, .tokens = sequence->tokens, .prompt_tokens = sequence->prompt_tokens, .end_ids = {}});
   PAGODA_CHECK(plain.ok(), "the runner refuses default parameters: {}", plain.error().message);
-  stop_sequence(entry, FinishReason::kError, status.error());
+  stop_sequence(active, FinishReason::kError, status.error());
 }
 
 void Engine::finish_step() {
@@ -114,15 +124,15 @@ void Engine::finish_step() {
   in_flight_.erase(in_flight_.begin());
   const std::int64_t number = step.batch->step;
   note_progress();
-  if (step.error) return abandon_step(number, *step.error);
+  if (step.error) return abandon_step(*step.batch, *step.error);
   const Result<runtime::StepResult> fetched = or_out_of_memory([&] { return runner_->fetch(); });
   note_progress();
-  if (!fetched.ok()) return abandon_step(number, fetched.error());
+  if (!fetched.ok()) return abandon_step(*step.batch, fetched.error());
   count_step(step, Clock::now());
   PAGODA_CHECK(fetched->step == number && fetched->rows.size() == step.batch->rows.size(), "step {} of {} rows, not {}",
                fetched->step, fetched->rows.size(), number);
   read_results(*step.batch, fetched->rows);
-  take_outcomes(fetched->rows, scheduler_->complete(number, ids_));
+  take_outcomes(*step.batch, fetched->rows, scheduler_->complete(number, ids_));
   if (options_.verify_cache) cache_.verify();
 }
 
@@ -137,29 +147,26 @@ void Engine::count_step(const StepInFlight& step, Clock::time_point now) {
 /// numbers.
 void Engine::read_results(const sched::Batch& batch, std::span<const runtime::RowResult> results) {
   ids_.clear();
-  drawings_.clear();
   for (std::size_t r = 0; r < results.size(); ++r) {
     const sched::Row& row = batch.rows[r];
     const runtime::RowResult& result = results[r];
-    if (row.wants_id) {
-      ids_.push_back(result.non_finite ? sched::kNoToken : result.id);
-      drawings_.push_back({.sequence = row.sequence, .row = r});
-    }
-    const Entry entry = active_.find(row.sequence);
-    if (entry == active_.end()) continue;
+    if (row.wants_id) ids_.push_back(result.non_finite ? sched::kNoToken : result.id);
+    if (!result.non_finite && row.want == sched::Want::kNothing) continue;
+    Active* const active = owner_of(row);
+    if (active == nullptr) continue;
     if (result.non_finite) {
       ++counts_.non_finite_rows;
       stop_sequence(
-          entry, FinishReason::kError,
+          *active, FinishReason::kError,
           fail(ErrorCode::kNonFiniteLogits, "the model's logits at position {} are not finite", row.end() - 1));
-    } else if (row.want != sched::Want::kNothing) {
-      read_prompt(row, result, entry);
+    } else {
+      read_prompt(row, result, *active);
     }
   }
 }
 
-void Engine::read_prompt(const sched::Row& row, const runtime::RowResult& result, Entry entry) {
-  Job& job = *entry->second.job;
+void Engine::read_prompt(const sched::Row& row, const runtime::RowResult& result, Active& active) {
+  Job& job = *active.job;
   const Submission& wanted = job.submission();
   const std::int64_t prompt = std::ssize(wanted.prompt);
   const std::int64_t first = row.start + row.want_from;
@@ -167,10 +174,10 @@ void Engine::read_prompt(const sched::Row& row, const runtime::RowResult& result
     const auto vocab = static_cast<std::size_t>(vocab_);
     const std::int64_t count = std::ssize(result.logits) / vocab_;
     for (std::int64_t i = 0; i < count && first + i < prompt; ++i) {
-      if (first + i < entry->second.logits_given) continue;  // it was preempted, and computes them again
-      ++entry->second.logits_given;
+      if (first + i < active.logits_given) continue;  // it was preempted, and computes them again
+      ++active.logits_given;
       if (wanted.on_logits(first + i, result.logits.subspan(static_cast<std::size_t>(i) * vocab, vocab))) continue;
-      return stop_sequence(entry, FinishReason::kCancelled, fail(ErrorCode::kCancelled, "the reader wants no more"));
+      return stop_sequence(active, FinishReason::kCancelled, fail(ErrorCode::kCancelled, "the reader wants no more"));
     }
     return;
   }
@@ -183,45 +190,44 @@ void Engine::read_prompt(const sched::Row& row, const runtime::RowResult& result
   job.notify();
 }
 
-void Engine::take_outcomes(std::span<const runtime::RowResult> results, std::span<const sched::Outcome> outcomes) {
+void Engine::take_outcomes(const sched::Batch& batch, std::span<const runtime::RowResult> results,
+                           std::span<const sched::Outcome> outcomes) {
   const Clock::time_point now = Clock::now();
-  std::size_t drawing = 0;
   for (const sched::Outcome& outcome : outcomes) {
-    const Entry entry = active_.find(outcome.sequence);
-    PAGODA_CHECK(entry != active_.end(), "an outcome for sequence {}, which has ended", outcome.sequence);
-    Active& active = entry->second;
-    active.ending.usage = outcome.usage;
-    if (outcome.id != sched::kNoToken) {
-      while (drawing < drawings_.size() && drawings_[drawing].sequence != outcome.sequence) ++drawing;
-      PAGODA_CHECK(drawing < drawings_.size(), "no row for sequence {}", outcome.sequence);
-      const runtime::RowResult& result = results[drawings_[drawing].row];
-      active.job->push(outcome.id, result.logprob, result.best);
-      const bool first = active.job->num_ids() == 1;
-      if (first) {
-        active.ending.first_id = now;
-        counts_.first_id_s.add(seconds_between(active.job->submitted(), now));
-      } else {
-        counts_.between_ids_s.add(seconds_between(active.ending.last_id, now));
-      }
-      active.ending.last_id = now;
-      if (active.job->submission().on_id) active.job->submission().on_id();
-      ++counts_.ids;
-    }
+    const auto row = static_cast<std::size_t>(outcome.row);
+    Active* const active = owner_of(batch.rows[row]);
+    PAGODA_CHECK(active != nullptr, "an outcome for sequence {}, which has ended", outcome.sequence);
+    active->ending.usage = outcome.usage;
+    if (outcome.id != sched::kNoToken) take_id(*active, results[row], now);
     if (outcome.finish != FinishReason::kNone) {
-      retire(entry, outcome.finish, {});
+      retire(*active, outcome.finish, {});
     } else if (outcome.id != sched::kNoToken) {
-      active.job->notify();
+      active->job->notify();
     }
   }
 }
 
+void Engine::take_id(Active& active, const runtime::RowResult& result, Clock::time_point now) {
+  Job& job = *active.job;
+  job.push(result.id, result.logprob, result.best);
+  if (active.ending.first_id == Clock::time_point{}) {
+    active.ending.first_id = now;
+    counts_.first_id_s.add(seconds_between(job.submitted(), now));
+  } else {
+    counts_.between_ids_s.add(seconds_between(active.ending.last_id, now));
+  }
+  active.ending.last_id = now;
+  ++counts_.ids;
+  if (job.submission().on_id) job.submission().on_id();
+}
+
 /// A step that failed ends its own sequences; a lost device ends everything.
-void Engine::abandon_step(std::int64_t number, const Error& error) {
-  for (const sched::Outcome& outcome : scheduler_->abandon(number)) {
-    const Entry entry = active_.find(outcome.sequence);
-    if (entry == active_.end()) continue;
-    entry->second.ending.usage = outcome.usage;
-    retire(entry, FinishReason::kError, error);
+void Engine::abandon_step(const sched::Batch& batch, const Error& error) {
+  for (const sched::Outcome& outcome : scheduler_->abandon(batch.step)) {
+    Active* const active = owner_of(batch.rows[static_cast<std::size_t>(outcome.row)]);
+    if (active == nullptr) continue;
+    active->ending.usage = outcome.usage;
+    retire(*active, FinishReason::kError, error);
   }
   if (kind_of(error.code) == ErrorKind::kDevice) die(error);
 }

@@ -160,7 +160,7 @@ std::span<const Outcome> Scheduler::close(std::int64_t number, std::span<const s
     if (!sequence.ended()) {
       if (failed) sequence.finish = FinishReason::kError;
       if (!failed) settle(sequence, row, id);
-      report(sequence, id);
+      report(sequence, i, id);
     }
     if (sequence.ended() && sequence.steps_in_flight == 0) stop_running(sequence);
   }
@@ -182,12 +182,13 @@ void Scheduler::settle(Sequence& sequence, const Row& row, std::int32_t id) {
   if (whole && !sequence.ended()) sequence.finish = FinishReason::kLength;
 }
 
-void Scheduler::report(const Sequence& sequence, std::int32_t id) {
+void Scheduler::report(const Sequence& sequence, std::size_t row, std::int32_t id) {
   if (sequence.ended()) ++stats_.finished;
   if (id == kNoToken && !sequence.ended()) return;
   outcomes_.push_back({.sequence = sequence.id,
                        .request = sequence.request.id,
                        .choice = sequence.request.choice,
+                       .row = static_cast<std::int32_t>(row),
                        .id = id,
                        .finish = sequence.finish,
                        .usage = sequence.usage()});

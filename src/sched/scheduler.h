@@ -39,6 +39,7 @@ struct Outcome {
   SequenceId sequence = 0;
   RequestId request = 0;
   std::int32_t choice = 0;
+  std::int32_t row = 0;                       ///< of the step's batch
   std::int32_t id = kNoToken;                 ///< the id drawn; kNoToken if none was
   FinishReason finish = FinishReason::kNone;  ///< kStop, kLength: this was its last. kError: its step failed
   Usage usage{};                              ///< so far
@@ -137,7 +138,7 @@ class Scheduler {
   SequencePtr stop_running(Sequence& sequence);
   std::span<const Outcome> close(std::int64_t step, std::span<const std::int32_t> ids, bool failed);
   void settle(Sequence& sequence, const Row& row, std::int32_t id);
-  void report(const Sequence& sequence, std::int32_t id);
+  void report(const Sequence& sequence, std::size_t row, std::int32_t id);
 
   Limits limits_;
   kv::KvCache* cache_;

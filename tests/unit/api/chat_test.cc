@@ -75,6 +75,39 @@ TEST(ChatTest, TemplatesThatRaiseAndTemplatesThatAreMissing) {
   EXPECT_EQ(open_tiny().render({.messages_json = "nonsense"}).error().code, ErrorCode::kInvalidArgument);
 }
 
+constexpr const char* kAlternating =
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate user/assistant/user') }}{% endif %}{{ m['content'] }}"
+    "{% endfor %}";
+
+// CASES B1, B5: what a template raises is the request's own error, in the template's words: no prompt is made up
+// instead, no messages are merged, and the engine never hears of it.
+TEST(ChatTest, B1B5WhatATemplateRaisesEndsTheRequestAndNothingElse) {
+  const Model model = open_tiny({.chat_template = kAlternating});
+  const auto ask = [&](const std::string& roles) {
+    Request request = ask_text("", 3);
+    std::string messages;
+    for (const char role : roles) {
+      const char* const name = role == 'u' ? "user" : role == 'a' ? "assistant" : "system";
+      messages += std::string(messages.empty() ? "" : ",") + R"({"role":")" + name + R"(","content":"hi"})";
+    }
+    request.prompt = Chat{.messages_json = "[" + messages + "]"};
+    return model.generate(request);
+  };
+  for (const char* const roles : {"uuuaaa", "uu", "su", "uaa", "a"}) {
+    const auto refused = ask(roles);
+    ASSERT_FALSE(refused.ok()) << roles;
+    EXPECT_EQ(refused.error().code, ErrorCode::kTemplateFailed);
+    EXPECT_NE(refused.error().message.find("Conversation roles must alternate user/assistant/user"), std::string::npos);
+  }
+  EXPECT_EQ(model.stats().accepted, 0);
+  EXPECT_EQ(model.stats().steps, 0);
+  EXPECT_EQ(model.stats().refusals.invalid, 5);
+  auto served = ask("uau");
+  ASSERT_TRUE(served.ok());
+  EXPECT_EQ(served->collect()->usage.completion_tokens, 3);
+}
+
 TEST(ChatTest, ATemplateOptionReplacesTheFiles) {
   const Model model = open_tiny({}, {.chat_template = "say {{ messages[0].content }}"});
   EXPECT_EQ(*model.render({.messages_json = R"([{"role":"user","content":"hi"}])"}), "say hi");

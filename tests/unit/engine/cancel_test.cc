@@ -8,7 +8,7 @@ namespace pagoda::engine {
 namespace {
 
 // Cancels at every step of a request's life, in a hook that runs on the engine thread: no timing decides.
-TEST(CancelTest, AtEveryStep) {
+TEST(CancelTest, I1AtEveryStep) {
   for (std::int64_t at = 1; at <= 40; ++at) {
     Script script;
     Engine* running = nullptr;

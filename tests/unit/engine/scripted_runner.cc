@@ -114,7 +114,7 @@ void ScriptedRunner::compute(const sched::Batch& batch, std::size_t r, Computed&
   runtime::RowResult& result = out.rows[r];
   result.slot = row.slot;
   if (row.wants_id) {
-    if (slot.first_token == script_.nan_from) {
+    if (slot.first_token == script_.nan_from && (script_.nan_step == 0 || script_.nan_step == batch.step)) {
       result.non_finite = true;
     } else {
       result.id = draw(script_, hash, slot.key);

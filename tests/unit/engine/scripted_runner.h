@@ -25,6 +25,7 @@ struct Script {
   std::function<Status(std::int64_t step)> before_step;
   /// Rows whose first prompt token is this id become NaN when they draw; -1: none.
   std::int32_t nan_from = -1;
+  std::int64_t nan_step = 0;  ///< of these, only in this step; 0: in every one
   /// Ids are never drawn below this: no accidental stop id.
   std::int32_t lowest_id = 3;
 };

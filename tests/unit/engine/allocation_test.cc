@@ -1,0 +1,61 @@
+// A step allocates nothing (DESIGN 2): neither composing it nor handing out what it brought, however many rows it has.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "constant_runner.h"
+#include "engine_fixture.h"
+
+namespace {
+thread_local std::int64_t num_allocations = 0;
+}
+
+void* operator new(std::size_t size) {
+  ++num_allocations;
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace pagoda::engine {
+namespace {
+
+TEST(AllocationTest, StepsOfManyRowsAllocateNothing) {
+  for (const std::int32_t in_flight : {1, 2}) {
+    constexpr std::int32_t kRows = 100;
+    std::int64_t steps = 0, before = 0, during = 0;
+    const ConstantRunner::Size size{.rows = kRows, .context = 300, .step_tokens = 2000, .steps_in_flight = in_flight};
+    auto runner = std::make_unique<ConstantRunner>(size, [&](const sched::Batch& batch) {
+      const bool decodes = std::ssize(batch.rows) == kRows && std::ssize(batch.tokens) == kRows;
+      if (decodes && steps > 0) during += num_allocations - before;
+      steps = decodes ? steps + 1 : 0;
+      before = num_allocations;
+    });
+    Options options;
+    options.limits = {.context = 300,
+                      .max_running = kRows,
+                      .max_queued = 10,
+                      .token_budget = 2000,
+                      .prefill_chunk = 500,
+                      .steps_in_flight = in_flight};
+    auto engine = Engine::start(options, std::move(runner));
+    ASSERT_TRUE(engine.ok());
+    std::vector<std::shared_ptr<Job>> jobs;
+    for (std::int32_t i = 0; i < kRows; ++i) {
+      Submission one = ask(std::vector<std::int32_t>(50, i), 240);
+      one.sampling.logprobs = 0;
+      jobs.push_back(start(**engine, std::move(one)));
+      jobs.back()->on_ready([] {});
+    }
+    for (const auto& job : jobs) ASSERT_TRUE(wait_end(*job));
+    engine->reset();  // its thread has written the counts
+    EXPECT_GT(steps, 100);
+    EXPECT_EQ(during, 0) << "in " << steps << " steps";
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::engine
