@@ -52,7 +52,10 @@ void run(const Case& wanted) {
                                   .step_tokens = 8192,
                                   .steps_in_flight = wanted.steps_in_flight};
   auto engine = Engine::start(options, std::make_unique<ConstantRunner>(size, on_step));
-  if (!engine.ok()) std::abort();
+  if (!engine.ok()) {
+    std::fprintf(stderr, "%s\n", engine.error().message.c_str());
+    std::exit(1);
+  }
   std::vector<std::shared_ptr<Job>> jobs;
   std::atomic<std::int64_t> announced{0};
   std::vector<Submission> all;
@@ -71,7 +74,10 @@ void run(const Case& wanted) {
   }
   for (const auto& job : jobs) job->on_ready({});
   std::ranges::sort(step_us);
-  if (step_us.empty()) std::abort();
+  if (step_us.empty()) {
+    std::fprintf(stderr, "no step had %d rows of one token\n", wanted.rows);
+    std::exit(1);
+  }
   std::printf(
       "{\"op\": \"engine_step\", \"rows\": %d, \"prompt\": %lld, \"steps_in_flight\": %d, \"us\": %.1f, "
       "\"p90_us\": %.1f, \"samples\": %zu}\n",

@@ -27,11 +27,15 @@ TEST(AllocationTest, StepsOfManyRowsAllocateNothing) {
   for (const std::int32_t in_flight : {1, 2}) {
     constexpr std::int32_t kRows = 100;
     std::int64_t steps = 0, before = 0, during = 0;
+    bool decoded = false;  // the step before was of one decode each
     const ConstantRunner::Size size{.rows = kRows, .context = 300, .step_tokens = 2000, .steps_in_flight = in_flight};
     auto runner = std::make_unique<ConstantRunner>(size, [&](const sched::Batch& batch) {
       const bool decodes = std::ssize(batch.rows) == kRows && std::ssize(batch.tokens) == kRows;
-      if (decodes && steps > 0) during += num_allocations - before;
-      steps = decodes ? steps + 1 : 0;
+      if (decodes && decoded) {
+        during += num_allocations - before;
+        ++steps;
+      }
+      decoded = decodes;
       before = num_allocations;
     });
     Options options;

@@ -51,8 +51,7 @@ TEST(CrowdTest, ChoicesShareTheirPromptsBlocksAndDivergeInsideOne) {
     EXPECT_EQ(different.size(), 5u);
     const Snapshot snapshot = engine->snapshot();
     EXPECT_EQ(snapshot.scheduler.preemptions, 0) << "they all fit";
-    EXPECT_EQ(snapshot.step_rows.counts[3], 0);
-    EXPECT_GT(snapshot.step_rows.counts[3] + snapshot.step_rows.counts[2], 0);
+    EXPECT_GT(snapshot.step_rows.counts[3], 0) << "none had five rows";  // over 4 and up to 8
     EXPECT_EQ(used_blocks(snapshot), 0);
   }
 }
