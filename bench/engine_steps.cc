@@ -91,6 +91,6 @@ void run(const Case& wanted) {
 int main() {
   using pagoda::engine::Case;
   for (const std::int32_t rows : {1, 16, 64, 256}) pagoda::engine::run({.rows = rows});
-  pagoda::engine::run({.prompt = 8000});
+  pagoda::engine::run({.prompt = 8000, .tokens = 2000});
   pagoda::engine::run({.steps_in_flight = 1});
 }
