@@ -40,8 +40,10 @@ void run(const Case& wanted) {
                     .prefill_chunk = 2048,
                     .steps_in_flight = wanted.steps_in_flight};
   options.model_id = "none";
-  double last = 0;  // of a step of one decode each; the time to the next is one step's
+  double last = 0;                     // of a step of one decode each; the time to the next is one step's
+  std::atomic<bool> all_there{false};  // before, the first would be far ahead of the last
   const auto on_step = [&](const sched::Batch& batch) {
+    all_there.wait(false);
     const double now = thread_cpu_us();
     const bool decodes = batch.tokens.size() == batch.rows.size() && std::ssize(batch.rows) == wanted.rows;
     if (decodes && last > 0) step_us.push_back(now - last);
@@ -69,6 +71,8 @@ void run(const Case& wanted) {
     jobs.push_back((*engine)->submit(std::move(submitted)).value().front());
     jobs.back()->on_ready([&announced] { announced.fetch_add(1, std::memory_order_relaxed); });
   }
+  all_there.store(true);
+  all_there.notify_all();
   for (const auto& job : jobs) {
     while (!job->ended()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -12,9 +12,8 @@ void Scheduler::compose(Step& step) {
   step.owners.clear();
   std::int64_t budget = limits_.token_budget;
   const std::int64_t quantum = std::min(limits_.token_budget, limits_.prefill_chunk);
-  const bool prefill_first = std::ranges::any_of(candidates(true), [this](const Sequence* sequence) {
-    return next_step_ - sequence->last_step > limits_.decode_burst;
-  });
+  if (candidates(true).empty()) last_prefill_step_ = next_step_ - 1;
+  const bool prefill_first = next_step_ - last_prefill_step_ > limits_.decode_burst;
   if (prefill_first) add_prefills(step, quantum, budget);
   add_decodes(step, budget);
   admit();
@@ -28,15 +27,23 @@ bool Scheduler::able(const Sequence& sequence) const {
          !sequence.all_drawn();
 }
 
-/// All that are able to, either prefills or decodes; whoever waited longest goes first. Valid until the next call.
+/// All that are able to, in the order in which they are served. Decodes: whoever waited longest first. Prefills: the
+/// eldest, then by priority and by what is left to compute. Valid until the next call.
 std::span<Sequence* const> Scheduler::candidates(bool prefilling) {
   candidates_.clear();
   for (const SequencePtr& sequence : running_) {
     if (able(*sequence) && sequence->prefilling() == prefilling) candidates_.push_back(sequence.get());
   }
-  std::ranges::sort(candidates_, [](const Sequence* a, const Sequence* b) {
-    return a->last_step != b->last_step ? a->last_step < b->last_step : goes_before(*a, *b);
-  });
+  if (!prefilling) {
+    std::ranges::sort(candidates_, [](const Sequence* a, const Sequence* b) {
+      return a->last_step != b->last_step ? a->last_step < b->last_step : goes_before(*a, *b);
+    });
+  } else if (!candidates_.empty()) {  // those that run are in order: the eldest is in front
+    std::sort(candidates_.begin() + 1, candidates_.end(), [](const Sequence* a, const Sequence* b) {
+      const bool differ = a->request.priority == b->request.priority && a->ready() != b->ready();
+      return differ ? a->ready() < b->ready() : goes_before(*a, *b);
+    });
+  }
   return candidates_;
 }
 
@@ -47,18 +54,29 @@ void Scheduler::add_decodes(Step& step, std::int64_t& budget) {
   }
 }
 
+/// The eldest of the highest priority gets half of the quantum, and what others of that priority do not need; they come
+/// shortest rest first. So a short prompt is answered soon beside a long one, which goes on all the same; equal ones
+/// are computed one after the other, in large chunks, not all at once in small ones; and everybody is the eldest one
+/// day.
 void Scheduler::add_prefills(Step& step, std::int64_t quantum, std::int64_t& budget) {
   const std::span<Sequence* const> rows = candidates(true);
-  std::int64_t rows_left = std::ssize(rows);
+  const std::int64_t chunk = limits_.prefill_chunk;
+  std::int64_t others = 0;
+  for (const Sequence* sequence : rows) {
+    const bool equal = sequence != rows.front() && sequence->request.priority == rows.front()->request.priority;
+    if (equal) others += std::min(sequence->ready(), chunk);
+  }
+  std::int64_t most = std::max(ceil_div<std::int64_t>(quantum, 2), quantum - others);
   for (Sequence* sequence : rows) {
-    const std::int64_t fair_share = ceil_div(quantum, rows_left--);
-    if (fair_share == 0) return;
     const std::int64_t left = sequence->ready();
-    std::int64_t count = std::min({left, fair_share, std::int64_t{limits_.prefill_chunk}});
-    if (left - count <= limits_.absorbed_tokens() && left <= budget) count = left;
-    if (!able(*sequence) || !add_row(step, *sequence, count)) continue;  // able no more: preempted for another
-    quantum = std::max<std::int64_t>(quantum - count, 0);
-    budget -= count;
+    std::int64_t count = std::min({left, most, chunk});
+    if (count > 0 && left - count <= limits_.absorbed_tokens() && left <= budget) count = left;
+    if (count > 0 && able(*sequence) && add_row(step, *sequence, count)) {  // not able: preempted for another
+      quantum = std::max<std::int64_t>(quantum - count, 0);
+      budget -= count;
+      last_prefill_step_ = next_step_;
+    }
+    most = quantum;
   }
 }
 

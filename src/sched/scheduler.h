@@ -21,7 +21,7 @@ struct Limits {
   std::int32_t max_queued = 1024;    ///< requests that may wait beside those that may run
   std::int32_t token_budget = 8192;  ///< most tokens of a step, all rows together
   std::int32_t prefill_chunk = 512;  ///< most prefill tokens of a row, and of all rows beside decodes (the quantum)
-  std::int32_t decode_burst = 8;     ///< a prefill that got nothing for this many steps goes before the decodes
+  std::int32_t decode_burst = 8;     ///< after this many steps in which no prefill got anything, they go before decodes
   std::int32_t steps_in_flight = 1;  ///< 1, or 2: a step is composed while the one before it runs
 
   /// What is left of a prompt is added to a chunk if it is at most this much: a tiny last chunk costs a whole step.
@@ -56,8 +56,9 @@ struct SchedulerStats {
   std::int64_t preemptions = 0;
 };
 
-/// Batches prefill chunks and decodes of many sequences. Of each step's budget, decodes take one token each first; what
-/// is left (at most one quantum if there are decodes) is shared evenly among prefills, whose order turns. New requests
+/// Batches prefill chunks and decodes of many sequences. Of each step's budget, decodes take one token each first; of
+/// what is left (at most one quantum if there are decodes) the eldest prefill gets half, and the others the rest, the
+/// one with least to compute first. New requests
 /// come in by priority, then arrival, when a slot is free and their prompt fits beside what the running ones have yet
 /// to take; the head of the queue is never passed by. When blocks run short the youngest of lowest priority gives its
 /// own back and waits again at its old place; what it had is computed anew. Chunk borders and batch mates do not change
@@ -151,7 +152,8 @@ class Scheduler {
   std::vector<Outcome> outcomes_;
   SequenceId next_sequence_ = 1;
   std::int64_t next_step_ = 1;
-  std::int64_t oldest_step_ = 1;  // not completed
+  std::int64_t oldest_step_ = 1;        // not completed
+  std::int64_t last_prefill_step_ = 0;  // in which a prefill had a row, or none wanted one
   SchedulerStats stats_;
 
   // Kept from step to step for their memory.

@@ -1,4 +1,5 @@
-// SPEC 7.2 and 7.3: decodes first, a bounded quantum of prefill beside them, an even share among prefills.
+// SPEC 7.2 and 7.3: decodes first, a bounded quantum of prefill beside them; half of it is the eldest's, the rest goes
+// to the shortest.
 #include <gtest/gtest.h>
 
 #include "unit/sched/scripted_engine.h"
@@ -42,9 +43,55 @@ TEST(FairnessTest, AloneAPrefillTakesChunksUpToTheBudget) {
   for (int i = 0; i < 3; ++i) engine.add(prompt_of(1000), 1);
   engine.step();
   ASSERT_EQ(engine.last_batch->rows.size(), 3u);
-  EXPECT_EQ(engine.last_batch->rows[0].count, 84);  // ceil(250 / 3), then ceil(166 / 2), then 83
-  EXPECT_EQ(engine.last_batch->rows[1].count, 83);
-  EXPECT_EQ(engine.last_batch->rows[2].count, 83);
+  EXPECT_EQ(engine.last_batch->rows[0].count, 100);
+  EXPECT_EQ(engine.last_batch->rows[1].count, 100);
+  EXPECT_EQ(engine.last_batch->rows[2].count, 50);
+}
+
+// Prompts of one length are computed one after the other: the first is answered long before the last, none later than
+// if all had shared each step.
+TEST(FairnessTest, EqualPromptsAreAnsweredInTheirOrder) {
+  ScriptedEngine engine({.context = 6000, .max_running = 10, .token_budget = 250, .prefill_chunk = 250},
+                        one_group(2000));
+  std::vector<SequenceId> ids;
+  for (int i = 0; i < 10; ++i) ids.push_back(engine.add(prompt_of(1000), 1));
+  engine.drain();
+  for (std::size_t i = 0; i < 10; ++i) {
+    EXPECT_LE(engine.told[ids[i]].first_id_step, 4 * (static_cast<std::int64_t>(i) + 1) + 4) << i;
+    if (i > 0) {
+      EXPECT_GE(engine.told[ids[i]].first_id_step, engine.told[ids[i - 1]].first_id_step) << i;
+    }
+  }
+  EXPECT_EQ(engine.told[ids[9]].first_id_step, 40);
+  engine.expect_solo_outputs();
+}
+
+// Short ones come all the time: the long one has half of each step, and is never passed by for good.
+TEST(FairnessTest, ALongPrefillGetsItsHalfWhateverComes) {
+  ScriptedEngine engine({.context = 6000, .max_running = 8, .token_budget = 100, .prefill_chunk = 100},
+                        one_group(2000));
+  const SequenceId large = engine.add(prompt_of(2000), 1);
+  std::vector<SequenceId> small;
+  for (int i = 0; i < 39; ++i) {
+    for (int k = 0; k < 2; ++k) small.push_back(engine.add(prompt_of(50), 1));
+    engine.step();
+  }
+  engine.drain();
+  EXPECT_EQ(engine.told[large].longest_gap, 1);
+  EXPECT_LE(engine.told[large].first_id_step, 41);
+  // Of two rests the shorter one goes first.
+  EXPECT_LE(engine.told[small[0]].first_id_step, 2);
+}
+
+TEST(FairnessTest, PriorityComesBeforeBrevity) {
+  ScriptedEngine engine({.context = 6000, .max_running = 8, .token_budget = 100, .prefill_chunk = 100},
+                        one_group(2000));
+  engine.add(prompt_of(3000), 1);
+  engine.step();
+  const SequenceId brief = engine.add(prompt_of(40), 1);
+  const SequenceId urgent = engine.add({.prompt = prompt_of(500), .max_new_tokens = 1, .priority = 1});
+  engine.drain();
+  EXPECT_LT(engine.told[urgent].first_id_step, engine.told[brief].first_id_step);
 }
 
 // A newcomer of 100 tokens beside a prefill of 5,000 that would need 50 steps: its first id comes with its second step.
