@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "apps/toml_config.h"
 #include "base/result.h"
 
 namespace pagoda::apps {
@@ -253,6 +254,71 @@ void add_warm(CLI::App& app, Arguments& out) {
   add_json(app, out);
 }
 
+/// A time in seconds, kept in milliseconds.
+void add_seconds(CLI::App& app, const char* name, std::chrono::milliseconds& out, const char* help) {
+  app.add_option_function<double>(
+         name,
+         [&out](const double& seconds) {
+           out = std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(seconds * 1000)));
+         },
+         help)
+      ->check(number(0, false, 1e6));
+}
+
+void add_limits(CLI::App& app, server::http::Limits& out) {
+  app.add_option("--max-connections", out.num_connections, "connections at once; one more is told 503")
+      ->check(integer(1, 1 << 20));
+  app.add_option("--max-request-line", out.request_line_bytes, "bytes of a request line; more is 414")
+      ->check(integer(64, 1 << 20));
+  app.add_option("--max-header", out.header_bytes, "bytes of one header; more is 431")->check(integer(64, 1 << 20));
+  app.add_option("--max-headers-bytes", out.headers_bytes, "bytes of all headers; more is 431")
+      ->check(integer(64, 1 << 24));
+  app.add_option("--max-headers", out.num_headers, "headers of a request; more is 431")->check(integer(1, 10000));
+  app.add_option("--max-body", out.body_bytes, "bytes of a body; more is 413")->check(integer(1));
+  app.add_option("--max-bodies", out.all_bodies_bytes, "bytes of all bodies at once; more is 503")->check(integer(1));
+  add_seconds(app, "--header-timeout", out.header_time, "seconds for the headers; longer is 408");
+  add_seconds(app, "--body-timeout", out.body_time, "seconds without a byte of a body; longer is 408");
+  add_seconds(app, "--idle-timeout", out.idle_time, "seconds between two requests of a connection");
+  add_seconds(app, "--write-timeout", out.write_time, "seconds in which a client takes nothing");
+  add_seconds(app, "--keep-alive-interval", out.keep_alive_time, "seconds between comments of a silent stream");
+}
+
+void add_serve(CLI::App& app, Arguments& out) {
+  server::ServerOptions& options = out.server;
+  server::http::Endpoint& endpoint = options.endpoint;
+  const auto repeatable = [](CLI::Option* option) {
+    option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  add_model(app, out);
+  app.set_config("--config", "", "a TOML file with these flags, as port = 8080");
+  app.config_formatter(std::make_shared<TomlConfig>());
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  auto* host = app.add_option("--host", endpoint.host, "the address to listen on")->check(some_text());
+  auto* port = app.add_option("--port", endpoint.port, "0: any free one")->check(integer(0, 65535));
+  app.add_option("--unix-socket", endpoint.unix_socket, "listen on this path in place of an address")
+      ->check(some_text())
+      ->excludes(host)
+      ->excludes(port);
+  auto* cert = app.add_option("--tls-cert", endpoint.tls_cert, "a certificate chain, PEM: speak TLS");
+  auto* key = app.add_option("--tls-key", endpoint.tls_key, "its private key, PEM")->needs(cert);
+  cert->needs(key);
+  repeatable(app.add_option("--api-key", options.api_keys, "who asks must have it, or another one; may be given again")
+                 ->check(some_text()));
+  app.add_option("--api-key-file", out.api_key_file, "a file of keys, one a line");
+  app.add_option("--alias", options.alias, "the model's name for clients")->check(some_text());
+  app.add_option("--max-running", out.options.max_running, "sequences that run at once")->check(integer(1, 1024));
+  app.add_option("--max-queued", out.options.max_queued, "requests that wait; one more is 429")->check(integer(0));
+  repeatable(app.add_option("--cors-origin", options.cors_origins, "pages of this origin may ask; * is any")
+                 ->check(some_text()));
+  add_seconds(app, "--drain-timeout", options.drain_time, "seconds for what runs at SIGTERM");
+  app.add_flag("!--no-page", options.page, "no web page at /");
+  app.add_flag("!--no-request-log", out.request_log, "no line for each request on stderr");
+  app.add_option("--http-workers", options.workers, "threads that read requests and tokenize")->check(integer(1, 256));
+  add_limits(app, options.limits);
+  add_running(app, out);
+  add_template(app, out);
+}
+
 struct CommandEntry {
   const char* name;
   const char* help;
@@ -269,6 +335,7 @@ constexpr CommandEntry kCommands[] = {
     {"score", "print how likely a model finds a text", Command::kScore, add_score},
     {"inspect", "print what a model file holds and how it would run", Command::kInspect, add_inspect},
     {"bench", "measure prefill and decode rates", Command::kBench, add_bench},
+    {"serve", "answer over HTTP, as OpenAI's API does", Command::kServe, add_serve},
     {"warm", "make the GPU kernels of a model, or of all that are known, before they are needed", Command::kWarm,
      add_warm},
 };
@@ -304,10 +371,8 @@ Status check_together(const Arguments& arguments) {
 }  // namespace
 
 Result<ParsedLine> parse_command_line(int argc, char** argv) {
-  for (const char* later : {"serve", "quantize"}) {
-    if (argc > 1 && std::string_view(argv[1]) == later) {
-      return fail(ErrorCode::kInvalidArgument, "this version of pagoda has no command \"{}\" yet", later);
-    }
+  if (argc > 1 && std::string_view(argv[1]) == "quantize") {
+    return fail(ErrorCode::kInvalidArgument, "this version of pagoda has no command \"quantize\" yet");
   }
   Arguments arguments;
   const std::string version = "pagoda " + std::string(Library::version());

@@ -10,10 +10,22 @@
 #include "pagoda/library.h"
 #include "pagoda/model.h"
 #include "pagoda/types.h"
+#include "server/server.h"
 
 namespace pagoda::apps {
 
-enum class Command : std::uint8_t { kRun, kChat, kTokenize, kDetokenize, kRender, kScore, kInspect, kBench, kWarm };
+enum class Command : std::uint8_t {
+  kRun,
+  kChat,
+  kTokenize,
+  kDetokenize,
+  kRender,
+  kScore,
+  kInspect,
+  kBench,
+  kWarm,
+  kServe
+};
 
 /// Every value is inside its range. Only the fields of its command are filled.
 struct Arguments {
@@ -47,6 +59,10 @@ struct Arguments {
   bool support = false;  ///< inspect
 
   BenchOptions bench;
+
+  server::ServerOptions server;  ///< serve
+  std::string api_key_file;      ///< serve
+  bool request_log = true;       ///< serve
 };
 
 /// What to do: a command, or a text to print (help, version).

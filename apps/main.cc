@@ -63,6 +63,8 @@ Status dispatch(const Arguments& arguments) {
       return bench(arguments);
     case Command::kWarm:
       return warm(arguments);
+    case Command::kServe:
+      return serve(arguments);
   }
   return Ok{};
 }

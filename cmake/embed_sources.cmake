@@ -1,6 +1,9 @@
 # cmake -DROOT=src -DFILES="a;b" -DHEADER=x.h -DNAMESPACE=n -DFUNCTION=f -DOUT=x.cc -P embed_sources.cmake: writes the
 # texts of files as one C++ table, and the function of the header that returns it. A text is cut into pieces, since
 # compilers bound the length of one string literal.
+if(NOT TYPE)
+  set(TYPE device::EmbeddedSource)  # {name, text}
+endif()
 set(table "")
 set(index 0)
 file(WRITE ${OUT} "#include \"${HEADER}\"\n\n#include <array>\n\nnamespace pagoda::${NAMESPACE} {\nnamespace {\n\n")
@@ -18,4 +21,4 @@ foreach(name ${FILES})
   string(APPEND table "  {\"${name}\", {kText${index}, sizeof kText${index} - 1}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
-file(APPEND ${OUT} "\nconstexpr std::array<device::EmbeddedSource, ${index}> kSources = {{\n${table}}};\n\n}  // namespace\n\nstd::span<const device::EmbeddedSource> ${FUNCTION}() { return kSources; }\n\n}  // namespace pagoda::${NAMESPACE}\n")
+file(APPEND ${OUT} "\nconstexpr std::array<${TYPE}, ${index}> kSources = {{\n${table}}};\n\n}  // namespace\n\nstd::span<const ${TYPE}> ${FUNCTION}() { return kSources; }\n\n}  // namespace pagoda::${NAMESPACE}\n")

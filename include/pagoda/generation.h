@@ -13,7 +13,10 @@
 namespace pagoda {
 
 /// What a piece of text is to the reader.
-enum class Channel : std::uint8_t { kContent };
+enum class Channel : std::uint8_t {
+  kContent,
+  kReasoning,  ///< what the model thought before it answered, between marks of its own, which are no part of any text
+};
 
 /// The log-probability of a token that was chosen or given, and of the best ones at its place (best first).
 struct TokenChoice {

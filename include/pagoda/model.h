@@ -106,6 +106,16 @@ class Model {
   /// The text of ids, control tokens included, as valid UTF-8. An id outside the vocabulary is kInvalidArgument.
   Result<std::string> detokenize(std::span<const std::int32_t> ids) const;
 
+  /// The bytes that one token stands for in a text; they need not be whole characters. Empty for an id outside the
+  /// vocabulary.
+  std::string token_bytes(std::int32_t id) const;
+
+  /// Whether the chat template reads this name as a variable, as "enable_thinking"; false without a template.
+  bool template_reads(std::string_view variable) const;
+
+  /// What the checkpoint declares of how tokens are drawn.
+  const SamplingParams& sampling_defaults() const;
+
   /// The prompt that the chat template makes. Errors: kTemplateMissing, kTemplateFailed with the template's words,
   /// kTemplateLimit, kInvalidArgument for what is no JSON.
   Result<std::string> render(const Chat& chat) const;

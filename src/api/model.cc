@@ -1,5 +1,6 @@
 #include "pagoda/model.h"
 
+#include <array>
 #include <random>
 
 #include "api/generation_state.h"
@@ -104,6 +105,18 @@ Result<std::string> Model::detokenize(std::span<const std::int32_t> ids) const {
   PAGODA_TRY(api::check_ids(*state_, ids));
   return text::repair_utf8(PAGODA_TRY(api::tokenizer_of(*state_))->decode(ids, false));
 }
+
+std::string Model::token_bytes(std::int32_t id) const {
+  const std::array ids = {id};
+  if (state_->tokenizer == nullptr || !api::check_ids(*state_, ids).ok()) return {};
+  return std::string(state_->tokenizer->piece(id));
+}
+
+bool Model::template_reads(std::string_view variable) const {
+  return state_->chat_template && state_->chat_template->ok() && state_->chat_template->value().reads(variable);
+}
+
+const SamplingParams& Model::sampling_defaults() const { return state_->sampling_defaults; }
 
 Result<std::string> Model::render(const Chat& chat) const {
   return std::move(PAGODA_TRY(api::render(*state_, chat)).text);

@@ -1,0 +1,67 @@
+#include <cstdio>
+#include <cstdlib>
+
+#include "apps/commands.h"
+#include "apps/terminal.h"
+#include "base/file.h"
+#include "base/result.h"
+
+namespace pagoda::apps {
+namespace {
+
+constexpr std::uint64_t kMostKeyBytes = 1u << 20;
+
+/// Keys of a file, one a line; empty lines and lines that begin with # are none.
+Status read_keys(const std::string& path, std::vector<std::string>& keys) {
+  const std::string text = PAGODA_TRY(read_text(path, kMostKeyBytes));
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string key = text.substr(begin, end - begin);
+    begin = end + 1;
+    while (!key.empty() && (key.back() == '\r' || key.back() == ' ' || key.back() == '\t')) key.pop_back();
+    if (!key.empty() && key.front() != '#') keys.push_back(std::move(key));
+  }
+  return Ok{};
+}
+
+Result<server::ServerOptions> server_options(const Arguments& arguments) {
+  server::ServerOptions options = arguments.server;
+  if (!arguments.api_key_file.empty()) {
+    const std::size_t before = options.api_keys.size();
+    PAGODA_TRY(read_keys(arguments.api_key_file, options.api_keys));
+    // A file meant to lock the server must not leave it open.
+    if (options.api_keys.size() == before) {
+      return fail(ErrorCode::kInvalidArgument, "{} has no key: one a line is wanted", arguments.api_key_file);
+    }
+  }
+  if (const char* const key = std::getenv("PAGODA_API_KEY"); key != nullptr && *key != '\0') {
+    options.api_keys.emplace_back(key);
+  }
+  if (arguments.request_log) {
+    options.request_log = [](std::string_view line) {
+      std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+    };
+  }
+  return options;
+}
+
+bool is_loopback(const server::http::Endpoint& endpoint) {
+  return !endpoint.unix_socket.empty() || endpoint.host == "localhost" || endpoint.host == "::1" ||
+         endpoint.host.starts_with("127.");
+}
+
+}  // namespace
+
+Status serve(const Arguments& arguments) {
+  server::ServerOptions options = PAGODA_TRY(server_options(arguments));
+  const bool open = options.api_keys.empty() && !is_loopback(options.endpoint);
+  // The address first: that it is taken shows at once, not after a long load.
+  const std::unique_ptr<server::Server> server = PAGODA_TRY(server::Server::bind(std::move(options)));
+  const Model model = PAGODA_TRY(open_model(arguments, true));
+  if (open) std::fprintf(stderr, "pagoda: warning: without --api-key everybody who reaches this address may ask\n");
+  std::fprintf(stderr, "pagoda: %s serves %s\n", server->address().c_str(), model.info().name.c_str());
+  return server->run(model);
+}
+
+}  // namespace pagoda::apps

@@ -1,0 +1,189 @@
+#include "server/generate.h"
+
+#include "server/json/json.h"
+
+namespace pagoda::server {
+
+/// What the worker and the answer both hold: either may be gone first.
+struct GenerateAnswer::Shared {
+  std::atomic<bool> abandoned{false};
+  std::mutex mutex;
+  std::function<void()> wake;
+  std::optional<Outcome> outcome;
+};
+
+namespace {
+
+double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+GenerateAnswer::GenerateAnswer(AnswerContext context, Work work, const std::function<void(std::function<void()>)>& run)
+    : context_(std::move(context)), shared_(std::make_shared<Shared>()) {
+  run([shared = shared_, work = std::move(work)] {
+    if (shared->abandoned) return;
+    Outcome outcome = work(shared->abandoned);
+    const std::scoped_lock lock(shared->mutex);
+    if (shared->abandoned) return;  // what was started ends with `outcome`
+    shared->outcome = std::move(outcome);
+    if (shared->wake) shared->wake();
+  });
+}
+
+GenerateAnswer::~GenerateAnswer() {
+  shared_->abandoned = true;
+  const std::scoped_lock lock(shared_->mutex);
+  shared_->wake = {};
+  shared_->outcome.reset();
+  if (started_ && num_done_ < choices_.size() && !failure_) context_.metrics->aborted();
+}
+
+void GenerateAnswer::start(std::function<void()> wake) {
+  const std::scoped_lock lock(shared_->mutex);
+  shared_->wake = std::move(wake);
+  if (shared_->outcome) shared_->wake();
+}
+
+/// Whether the worker is done and generations run.
+bool GenerateAnswer::begin() {
+  if (started_) return true;
+  std::optional<Outcome> outcome;
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    outcome.swap(shared_->outcome);
+  }
+  if (!outcome) return false;
+  if (auto* const response = std::get_if<http::Response>(&*outcome)) {
+    response_ = std::move(*response);
+    return false;
+  }
+  started_ = std::move(std::get<Started>(*outcome));
+  const ApiRequest& request = started_->request;
+  streams_ = request.stream;
+  choices_.resize(started_->generations.size() * static_cast<std::size_t>(request.n));
+  writer_ = make_writer(context_.head, request, context_.model, std::move(started_->prompt_ids));
+  for (Generation& generation : started_->generations) generation.on_ready(shared_->wake);
+  return true;
+}
+
+http::Piece GenerateAnswer::next() {
+  if (!begin()) {
+    if (!response_) return {};
+    return {.head = std::exchange(response_, {}), .data = {}, .last = true};
+  }
+  std::string data;
+  for (std::size_t i = 0; i < started_->generations.size(); ++i) {
+    while (std::optional<Event> event = started_->generations[i].poll()) {
+      if (!take(i, *event, data)) return end_with(*failure_);
+    }
+  }
+  if (num_done_ < choices_.size()) return data.empty() ? http::Piece{} : send(std::move(data));
+  data += writer_->finish(usage_);
+  http::Piece piece = send(std::move(data));
+  piece.last = true;
+  return piece;
+}
+
+/// False: the request has failed.
+bool GenerateAnswer::take(std::size_t prompt, const Event& event, std::string& data) {
+  measure(prompt, event);
+  if (event.finish == FinishReason::kError || event.finish == FinishReason::kCancelled) {
+    const Error error = event.error.value_or(Error{.code = ErrorCode::kCancelled, .message = "the request was ended"});
+    context_.on_error(error);
+    failure_ = api_error(error);
+    return false;
+  }
+  data += writer_->take(prompt, event);
+  return true;
+}
+
+void GenerateAnswer::measure(std::size_t prompt, const Event& event) {
+  const Clock::time_point now = Clock::now();
+  const auto n = static_cast<std::size_t>(started_->request.n);
+  Choice& choice = choices_[prompt * n + static_cast<std::size_t>(event.choice)];
+  const auto count = std::ssize(event.ids);
+  if (count > 0) {
+    if (choice.begun) {
+      context_.metrics->tokens(seconds(now - choice.last), count);
+    } else {
+      context_.metrics->first_token(seconds(now - arrival_));
+      if (first_token_ms_ == 0) first_token_ms_ = seconds(now - arrival_) * 1000;
+    }
+    choice.begun = true;
+    choice.last = now;
+    choice.tokens += count;
+  }
+  if (event.finish == FinishReason::kNone) return;
+  choice.done = true;
+  ++num_done_;
+  usage_.prompt_tokens += event.usage.prompt_tokens;
+  usage_.cached_tokens += event.usage.cached_tokens;
+  usage_.completion_tokens += event.usage.completion_tokens;
+  finish_ = to_string(event.finish);
+  if (event.choice == 0) context_.metrics->prompt(event.usage.prompt_tokens);
+  context_.metrics->queued(event.timings.queue_ms / 1000);
+  context_.metrics->choice(finish_, seconds(now - arrival_), choice.tokens);
+}
+
+/// Data of a stream, with the head if it is the first; or the whole body.
+http::Piece GenerateAnswer::send(std::string data) {
+  http::Piece piece;
+  if (!std::exchange(head_sent_, true)) {
+    piece.head = http::Response{};
+    if (streams_) {
+      piece.head->content_type = "text/event-stream; charset=utf-8";
+      piece.head->headers = {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}};
+      piece.data = writer_->begin() + data;
+    } else {
+      piece.head->body = std::move(data);
+    }
+    return piece;
+  }
+  piece.data = std::move(data);
+  return piece;
+}
+
+http::Piece GenerateAnswer::keep_alive() {
+  if (!started_ || !streams_) return {};
+  return send(head_sent_ ? ": keep-alive\n\n" : "");
+}
+
+/// Before the head an error is a response of its own; after it, the stream's last event.
+http::Piece GenerateAnswer::end_with(const ApiError& error) {
+  failure_ = error;
+  finish_ = "error";
+  http::Piece piece;
+  piece.last = true;
+  if (head_sent_) {
+    piece.data = sse(to_json(error)) + std::string(kSseDone);
+  } else {
+    streams_ = false;
+    piece.head = to_response(error);
+  }
+  return piece;
+}
+
+http::Piece GenerateAnswer::cut_short() {
+  return end_with({.status = 503,
+                   .message = "the server is shutting down",
+                   .type = "server_error",
+                   .code = "shutting_down",
+                   .retry_after_s = 1});
+}
+
+std::string GenerateAnswer::log_members() const {
+  if (!started_) return {};
+  JsonWriter out;
+  out.open_object().member("stream", started_->request.stream);
+  out.member("choices", static_cast<std::int64_t>(choices_.size()));
+  out.member("prompt_tokens", usage_.prompt_tokens).member("cached_tokens", usage_.cached_tokens);
+  std::int64_t tokens = 0;
+  for (const Choice& choice : choices_) tokens += choice.tokens;
+  out.member("completion_tokens", tokens).member("first_token_ms", first_token_ms_);
+  out.member("finish_reason", finish_.empty() ? std::string("aborted") : finish_);
+  out.close_object();
+  std::string text = out.take();
+  return text.substr(1, text.size() - 2) + ",";
+}
+
+}  // namespace pagoda::server

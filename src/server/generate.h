@@ -1,0 +1,84 @@
+// An answer of the model, streamed or whole.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "server/http/message.h"
+#include "server/metrics.h"
+#include "server/protocol/error.h"
+#include "server/protocol/request.h"
+#include "server/protocol/writer.h"
+
+namespace pagoda::server {
+
+/// What a worker made of a request: a response that is ready, or generations that run.
+struct Started {
+  ApiRequest request;
+  std::vector<Generation> generations;  ///< one a prompt
+  std::vector<std::vector<std::int32_t>> prompt_ids;
+};
+using Outcome = std::variant<http::Response, Started>;
+
+/// What an answer tells the server while it runs.
+struct AnswerContext {
+  const Model model;
+  AnswerHead head;
+  Metrics* metrics = nullptr;
+  std::function<void(const Error&)> on_error;  ///< of the engine
+};
+
+class GenerateAnswer final : public http::Answer {
+ public:
+  /// Hands `work` to where it may take its time; `work` learns from its argument that nobody waits any more.
+  using Work = std::function<Outcome(const std::atomic<bool>& abandoned)>;
+  GenerateAnswer(AnswerContext context, Work work, const std::function<void(std::function<void()>)>& run);
+  ~GenerateAnswer() override;
+
+  void start(std::function<void()> wake) override;
+  http::Piece next() override;
+  http::Piece keep_alive() override;
+  http::Piece cut_short() override;
+  bool streams() const override { return streams_; }
+  std::string log_members() const override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Shared;
+  struct Choice {
+    bool begun = false;
+    bool done = false;
+    Clock::time_point last{};
+    std::int64_t tokens = 0;
+  };
+
+  bool begin();
+  bool take(std::size_t prompt, const Event& event, std::string& data);
+  void measure(std::size_t prompt, const Event& event);
+  http::Piece send(std::string data);
+  http::Piece end_with(const ApiError& error);
+
+  AnswerContext context_;
+  std::shared_ptr<Shared> shared_;
+  const Clock::time_point arrival_ = Clock::now();
+
+  std::optional<http::Response> response_;
+  std::optional<Started> started_;
+  std::unique_ptr<AnswerWriter> writer_;
+  std::vector<Choice> choices_;
+  std::size_t num_done_ = 0;
+  Usage usage_;
+  std::optional<ApiError> failure_;
+  bool streams_ = false;
+  bool head_sent_ = false;
+  double first_token_ms_ = 0;
+  std::string finish_;
+};
+
+}  // namespace pagoda::server

@@ -1,0 +1,51 @@
+// Listens, accepts, and drains: one thread for all connections.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "server/http/limits.h"
+#include "server/http/message.h"
+
+namespace pagoda::server::http {
+
+struct Endpoint {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8080;  ///< 0: any free one
+  std::string unix_socket{};  ///< a path: in place of host and port
+  std::string tls_cert{};     ///< a file with the certificate chain, PEM
+  std::string tls_key{};
+};
+
+class Server {
+ public:
+  /// Takes the address; nothing is accepted yet. Errors: kIoFailed, kFileUnreadable for certificate and key.
+  static Result<std::unique_ptr<Server>> bind(const Endpoint& endpoint, const Limits& limits);
+  ~Server();
+
+  /// "http://127.0.0.1:8080", with the port in use.
+  const std::string& address() const;
+
+  /// Serves until it was told to drain and the last connection has closed. SIGTERM and SIGINT drain; the second one
+  /// ends at once. While it drains nothing new is accepted, and answers that run past `patience` are cut short.
+  /// `on_drain` is called once when it begins, `every_second` once a second, both on the connections' thread. Once.
+  /// When it returns, all connections and answers are destroyed.
+  void run(Routes& routes, std::chrono::milliseconds patience, std::function<void()> on_drain,
+           std::function<void()> every_second);
+
+  /// From any thread: drain, with this patience in place of run's.
+  void drain(std::chrono::milliseconds patience);
+
+  std::int64_t num_connections() const;
+
+ private:
+  struct State;
+  explicit Server(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda::server::http

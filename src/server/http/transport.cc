@@ -1,0 +1,161 @@
+#include "server/http/transport.h"
+
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+
+#include <array>
+
+namespace pagoda::server::http {
+namespace {
+
+namespace asio = boost::asio;
+using Error = boost::system::error_code;
+
+constexpr std::size_t kSlice = 64 << 10;
+
+auto into(Error& error) { return asio::redirect_error(asio::use_awaitable, error); }
+
+/// Closes a transport if it is not destroyed in time.
+class Deadline {
+ public:
+  Deadline(Transport& transport, const asio::any_io_executor& executor, std::chrono::milliseconds patience)
+      : timer_(executor, patience) {
+    timer_.async_wait([&transport](const Error& error) {
+      if (!error) transport.close();
+    });
+  }
+
+ private:
+  asio::steady_timer timer_;
+};
+
+class PlainTransport final : public Transport {
+ public:
+  explicit PlainTransport(Socket socket) : socket_(std::move(socket)) {
+    Error ignored;
+    socket_.non_blocking(true, ignored);
+  }
+
+  Task<bool> handshake() override { co_return true; }
+
+  /// No buffer of its own waits for bytes: one thread reads for all connections.
+  Task<bool> read(std::string& bytes) override {
+    static thread_local std::array<char, kSlice> buffer;
+    for (;;) {
+      Error error;
+      const std::size_t size = socket_.read_some(asio::buffer(buffer), error);
+      if (!error) {
+        bytes.append(buffer.data(), size);
+        co_return true;
+      }
+      if (error != asio::error::would_block && error != asio::error::try_again) co_return false;
+      error.clear();
+      co_await socket_.async_wait(Socket::wait_read, into(error));
+      if (error) co_return false;
+    }
+  }
+
+  Task<bool> write(std::string_view bytes, std::chrono::milliseconds patience) override {
+    while (!bytes.empty()) {
+      Error error;
+      const std::size_t size = socket_.write_some(asio::buffer(bytes.data(), bytes.size()), error);
+      bytes.remove_prefix(size);
+      if (!error) continue;
+      if (error != asio::error::would_block && error != asio::error::try_again) co_return false;
+      const std::string_view slice = bytes.substr(0, kSlice);
+      const Deadline deadline(*this, socket_.get_executor(), patience);
+      error.clear();
+      co_await asio::async_write(socket_, asio::buffer(slice.data(), slice.size()), into(error));
+      if (error) co_return false;
+      bytes.remove_prefix(slice.size());
+    }
+    co_return true;
+  }
+
+  Task<void> finish() override {
+    Error ignored;
+    socket_.shutdown(Socket::shutdown_send, ignored);
+    co_return;
+  }
+
+  void close() override {
+    Error ignored;
+    socket_.close(ignored);
+  }
+
+ private:
+  Socket socket_;
+};
+
+class TlsTransport final : public Transport {
+ public:
+  TlsTransport(Socket socket, asio::ssl::context& context) : stream_(std::move(socket), context) {}
+
+  Task<bool> handshake() override {
+    Error error;
+    co_await stream_.async_handshake(asio::ssl::stream_base::server, into(error));
+    co_return !error;
+  }
+
+  Task<bool> read(std::string& bytes) override {
+    std::array<char, 4096> buffer;
+    Error error;
+    const std::size_t size = co_await stream_.async_read_some(asio::buffer(buffer), into(error));
+    bytes.append(buffer.data(), size);
+    co_return !error;
+  }
+
+  Task<bool> write(std::string_view bytes, std::chrono::milliseconds patience) override {
+    while (!bytes.empty()) {
+      const std::string_view slice = bytes.substr(0, kSlice);
+      const Deadline deadline(*this, stream_.get_executor(), patience);
+      Error error;
+      co_await asio::async_write(stream_, asio::buffer(slice.data(), slice.size()), into(error));
+      if (error) co_return false;
+      bytes.remove_prefix(slice.size());
+    }
+    co_return true;
+  }
+
+  Task<void> finish() override {
+    const Deadline deadline(*this, stream_.get_executor(), std::chrono::seconds(1));
+    Error ignored;
+    co_await stream_.async_shutdown(into(ignored));
+  }
+
+  void close() override {
+    Error ignored;
+    stream_.lowest_layer().close(ignored);
+  }
+
+ private:
+  asio::ssl::stream<Socket> stream_;
+};
+
+}  // namespace
+
+Task<bool> Signal::wait_until(Clock::time_point time) {
+  if (!set_) {
+    timer_.expires_at(time);
+    Error ignored;
+    co_await timer_.async_wait(into(ignored));
+  }
+  co_return std::exchange(set_, false);
+}
+
+void Signal::notify() {
+  set_ = true;
+  timer_.cancel();
+}
+
+std::unique_ptr<Transport> plain_transport(Socket socket) {
+  return std::make_unique<PlainTransport>(std::move(socket));
+}
+
+std::unique_ptr<Transport> tls_transport(Socket socket, asio::ssl::context& context) {
+  return std::make_unique<TlsTransport>(std::move(socket), context);
+}
+
+}  // namespace pagoda::server::http

@@ -1,0 +1,58 @@
+// A connected socket, plain or with TLS, seen as two streams of bytes. All on the connections' thread.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace pagoda::server::http {
+
+using Socket = boost::asio::generic::stream_protocol::socket;
+using Clock = std::chrono::steady_clock;
+template <class T>
+using Task = boost::asio::awaitable<T>;
+
+/// One task waits; whatever happens to its connection wakes it.
+class Signal {
+ public:
+  explicit Signal(const boost::asio::any_io_executor& executor) : timer_(executor) {}
+
+  /// Returns at the next `notify`, or at once if there was one since the last wait; false: the time came first.
+  Task<bool> wait_until(Clock::time_point time);
+  void notify();
+
+ private:
+  boost::asio::steady_timer timer_;
+  bool set_ = false;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  /// False: the client speaks no TLS that we take.
+  virtual Task<bool> handshake() = 0;
+
+  /// Appends what comes to `into`; false: nothing comes any more.
+  virtual Task<bool> read(std::string& into) = 0;
+
+  /// False: the client takes nothing any more. A slice of 64 KiB that is not taken within `patience` ends it too.
+  virtual Task<bool> write(std::string_view bytes, std::chrono::milliseconds patience) = 0;
+
+  /// Tells the client that nothing more comes.
+  virtual Task<void> finish() = 0;
+
+  /// Ends what waits in the functions above.
+  virtual void close() = 0;
+};
+
+std::unique_ptr<Transport> plain_transport(Socket socket);
+std::unique_ptr<Transport> tls_transport(Socket socket, boost::asio::ssl::context& context);
+
+}  // namespace pagoda::server::http

@@ -1,0 +1,53 @@
+// `pagoda serve`: one model behind HTTP.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pagoda/model.h"
+#include "server/http/limits.h"
+#include "server/http/server.h"
+
+namespace pagoda::server {
+
+struct ServerOptions {
+  http::Endpoint endpoint{};
+  http::Limits limits{};
+  std::vector<std::string> api_keys{};      ///< none: everybody may ask
+  std::vector<std::string> cors_origins{};  ///< "*" is any; none: CORS is off
+  std::string alias{};                      ///< the model's name for clients; empty: its own
+  bool page = true;
+  int workers = 2;  ///< threads that read requests and tokenize
+  std::chrono::milliseconds drain_time{30'000};
+  /// The engine has work and takes no step: after the first time it is not healthy, after the second the server ends.
+  std::chrono::seconds stuck_time{30};
+  std::chrono::seconds give_up_time{60};
+  /// Gets one JSON object a request, without a line break, on the connections' thread; no prompts, no answers. Empty:
+  /// no log.
+  std::function<void(std::string_view line)> request_log{};
+};
+
+class Server {
+ public:
+  /// Takes the address. Errors: kIoFailed, kFileUnreadable for certificate and key.
+  static Result<std::unique_ptr<Server>> bind(ServerOptions options);
+  ~Server();
+
+  /// "http://127.0.0.1:8080"
+  const std::string& address() const;
+
+  /// Serves until SIGTERM or SIGINT and the end of what runs then. Errors: kDeviceLost, kInternal when the engine takes
+  /// no steps any more.
+  Status run(const Model& model);
+
+ private:
+  struct State;
+  explicit Server(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda::server

@@ -1,0 +1,367 @@
+#include "server/service.h"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <random>
+
+#include "pagoda/library.h"
+#include "server/json/json.h"
+#include "server/protocol/openapi.h"
+
+namespace pagoda::server {
+namespace {
+
+ServedModel describe(const Model& model, const ServerOptions& options) {
+  const ModelInfo& info = model.info();
+  return {.name = options.alias.empty() ? info.name : options.alias,
+          .vocabulary = info.vocabulary,
+          .context = info.context,
+          .has_template = info.has_chat_template,
+          .declares_temperature = model.sampling_defaults().temperature.has_value(),
+          .reads_enable_thinking = model.template_reads("enable_thinking"),
+          .reads_reasoning_effort = model.template_reads("reasoning_effort"),
+          .model = model};
+}
+
+std::string random_name() {
+  std::random_device device;
+  return format("{:08x}{:08x}", device(), device());
+}
+
+http::Response json_response(std::string body) {
+  http::Response out;
+  out.body = std::move(body);
+  return out;
+}
+
+/// "2026-11-30T15:04:05.678Z"
+std::string utc_now() {
+  std::timespec now{};
+  std::timespec_get(&now, TIME_UTC);
+  std::tm parts{};
+  gmtime_r(&now.tv_sec, &parts);
+  std::array<char, 32> text;
+  const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return format("{}.{:03}Z", std::string_view(text.data(), size), now.tv_nsec / 1'000'000);
+}
+
+bool is_json(std::string_view type) {
+  type = type.substr(0, type.find(';'));
+  while (type.ends_with(' ')) type.remove_suffix(1);
+  constexpr std::string_view kJson = "application/json";
+  return std::ranges::equal(
+      type, kJson, [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a | 0x20) : a) == b; });
+}
+
+enum class Target : std::uint8_t {
+  kChat,
+  kCompletions,
+  kTokenize,
+  kDetokenize,
+  kModels,
+  kModel,
+  kHealth,
+  kReady,
+  kMetrics,
+  kVersion,
+  kOpenapi,
+  kPage,
+};
+
+}  // namespace
+
+struct Service::Entry {
+  std::string_view path;
+  Target target;
+  bool post = false;
+  bool open = false;  ///< without a key
+};
+
+namespace {
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::array<Service::Entry, 10> kEntries = {{
+    {"/v1/chat/completions", Target::kChat, true},
+    {"/v1/completions", Target::kCompletions, true},
+    {"/tokenize", Target::kTokenize, true},
+    {"/detokenize", Target::kDetokenize, true},
+    {"/v1/models", Target::kModels},
+    {"/health", Target::kHealth, false, true},
+    {"/ready", Target::kReady, false, true},
+    {"/metrics", Target::kMetrics},
+    {"/version", Target::kVersion},
+    {"/openapi.json", Target::kOpenapi},
+}};
+constexpr Service::Entry kModelEntry{kModelPrefix, Target::kModel};
+constexpr Service::Entry kPageEntry{"/", Target::kPage, false, true};
+
+}  // namespace
+
+Service::Service(const Model& model, const ServerOptions& options)
+    : options_(options),
+      served_(describe(model, options)),
+      keys_(options.api_keys),
+      created_(std::time(nullptr)),
+      openapi_(openapi_json(served_, !options.api_keys.empty())),
+      chat_(Route::kChat, served_),
+      completions_(Route::kCompletions, served_),
+      tokenize_(Route::kTokenize, served_),
+      detokenize_(Route::kDetokenize, served_),
+      instance_(random_name()),
+      workers_(options.workers) {}
+
+Service::~Service() = default;
+
+const Service::Entry* Service::find(std::string_view path) const {
+  for (const Entry& entry : kEntries) {
+    if (entry.path == path) return &entry;
+  }
+  if (path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size()) return &kModelEntry;
+  if (options_.page && page_.has(path)) return &kPageEntry;
+  return nullptr;
+}
+
+bool Service::allows_origin(std::string_view origin) const {
+  return std::ranges::any_of(options_.cors_origins,
+                             [origin](const std::string& allowed) { return allowed == "*" || allowed == origin; });
+}
+
+std::optional<http::Response> Service::preflight(const http::Request& request) const {
+  const std::string* const origin = request.header("origin");
+  if (request.method != "OPTIONS" || origin == nullptr || !allows_origin(*origin) ||
+      request.header("access-control-request-method") == nullptr) {
+    return std::nullopt;
+  }
+  http::Response out{.status = 204, .headers = {}, .body = {}};
+  out.headers = {{"access-control-allow-methods", "GET, POST, OPTIONS"},
+                 {"access-control-allow-headers", "authorization, content-type, x-api-key"},
+                 {"access-control-max-age", "600"}};
+  return out;
+}
+
+std::optional<http::Response> Service::refuse(const http::Request& request) {
+  if (auto response = preflight(request)) return response;
+  const Entry* const entry = find(request.path);
+  if (!keys_.empty() && !(entry != nullptr && entry->open) && !keys_.admit(request)) {
+    metrics_.refused("unauthorized");
+    http::Response out = error(401, "invalid_api_key", "this server needs an API key: Authorization: Bearer KEY");
+    out.headers.emplace_back("www-authenticate", "Bearer");
+    return out;
+  }
+  if (entry == nullptr) return error(404, "not_found", "this server has no such path");
+  const bool fits = entry->post ? request.method == "POST" : request.method == "GET" || request.method == "HEAD";
+  if (!fits) {
+    http::Response out = error(405, "method_not_allowed", "this path is not for this method");
+    out.headers.emplace_back("allow", entry->post ? "POST" : "GET, HEAD");
+    return out;
+  }
+  if (!entry->post) return std::nullopt;
+  if (draining_) {
+    metrics_.refused("draining");
+    return to_response({.status = 503,
+                        .message = "the server is shutting down",
+                        .type = "server_error",
+                        .code = "shutting_down",
+                        .retry_after_s = 1});
+  }
+  // Pages of other sites cannot send this type without asking first.
+  const std::string* const type = request.header("content-type");
+  if (type == nullptr || !is_json(*type)) {
+    return error(415, "unsupported_media_type", "the body must be JSON: Content-Type: application/json");
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<http::Answer> Service::answer(http::Request request) {
+  const auto ready = [](http::Response response) { return std::make_unique<http::Ready>(std::move(response)); };
+  const Entry* const entry = find(request.path);
+  if (entry == nullptr) return ready(error(404, "not_found", "this server has no such path"));
+  switch (entry->target) {
+    case Target::kChat:
+      return work(chat_, std::move(request));
+    case Target::kCompletions:
+      return work(completions_, std::move(request));
+    case Target::kTokenize:
+      return work(tokenize_, std::move(request));
+    case Target::kDetokenize:
+      return work(detokenize_, std::move(request));
+    case Target::kModels:
+      return ready(models());
+    case Target::kModel:
+      return ready(model(request));
+    case Target::kHealth:
+      return ready(health());
+    case Target::kReady:
+      return ready(this->ready());
+    case Target::kMetrics:
+      return ready(metrics());
+    case Target::kVersion:
+      return ready(
+          json_response(JsonWriter().open_object().member("version", Library::version()).close_object().take()));
+    case Target::kOpenapi:
+      return ready(json_response(openapi_));
+    case Target::kPage:
+      return ready(page_.get(request));
+  }
+  return nullptr;
+}
+
+std::unique_ptr<http::Answer> Service::work(const RequestReader& reader, http::Request request) {
+  const bool chat = &reader == &chat_;
+  AnswerContext context{.model = served_.model,
+                        .head = {.id = format("{}-{}{:x}", chat ? "chatcmpl" : "cmpl", instance_, ++num_answers_),
+                                 .created = std::time(nullptr),
+                                 .model = served_.name},
+                        .metrics = &metrics_,
+                        .on_error = [this](const Error& error) {
+                          if (kind_of(error.code) == ErrorKind::kDevice) lost_ = error;
+                        }};
+  auto job = [this, &reader, body = std::move(request.body)](const std::atomic<bool>& abandoned) -> Outcome {
+    try {
+      auto read = reader.read(body);
+      if (auto* const error = std::get_if<ApiError>(&read)) return to_response(*error);
+      ApiRequest& asked = std::get<ApiRequest>(read);
+      if (asked.route == Route::kTokenize) return tokenize(asked);
+      if (asked.route == Route::kDetokenize) return detokenize(asked);
+      return generate(std::move(asked), abandoned);
+    } catch (const std::bad_alloc&) {
+      return to_response({.status = 503,
+                          .message = "the server has no memory for this request now",
+                          .type = "server_error",
+                          .code = "overloaded",
+                          .retry_after_s = 1});
+    }
+  };
+  return std::make_unique<GenerateAnswer>(std::move(context), std::move(job),
+                                          [this](std::function<void()> task) { workers_.run(std::move(task)); });
+}
+
+Outcome Service::generate(ApiRequest request, const std::atomic<bool>& abandoned) const {
+  Started out;
+  const bool lists_prompt = !request.stream && request.common.echo && request.common.sampling.logprobs;
+  const char* const prompt_field = request.route == Route::kChat ? "messages" : "prompt";
+  for (Request& one : request.requests) {
+    if (abandoned) return http::Response{};
+    if (lists_prompt) {
+      auto ids = served_.model.prompt_ids(one);
+      if (!ids.ok()) return to_response(api_error(ids.error()));
+      out.prompt_ids.push_back(std::move(*ids));
+    }
+    Result<Generation> generation = served_.model.generate(one);
+    if (!generation.ok()) {
+      ApiError error = api_error(generation.error());
+      if (error.param == "prompt") error.param = prompt_field;
+      return to_response(error);
+    }
+    out.generations.push_back(std::move(*generation));
+    one.prompt = TokenIds{};  // it may be large, and was taken
+  }
+  out.request = std::move(request);
+  return out;
+}
+
+Outcome Service::tokenize(const ApiRequest& request) const {
+  const auto ids = served_.model.prompt_ids(request.requests.front());
+  if (!ids.ok()) return to_response(api_error(ids.error()));
+  JsonWriter out;
+  out.open_object().key("tokens").open_array();
+  for (const std::int32_t id : *ids) out.value(id);
+  out.close_array().member("count", static_cast<std::int64_t>(ids->size()));
+  out.member("max_model_len", served_.context).close_object();
+  return json_response(out.take());
+}
+
+Outcome Service::detokenize(const ApiRequest& request) const {
+  const auto text = served_.model.detokenize(request.tokens);
+  if (!text.ok()) return to_response(api_error(text.error()));
+  return json_response(JsonWriter().open_object().member("prompt", *text).close_object().take());
+}
+
+http::Response Service::error(int status, std::string_view code, std::string_view sentence) {
+  if (status == 503) metrics_.refused(code);
+  return to_response({.status = status,
+                      .message = std::string(sentence),
+                      .type = status >= 500 ? "server_error" : "invalid_request_error",
+                      .code = std::string(code),
+                      .retry_after_s = status == 503 ? 1 : 0});
+}
+
+http::Response Service::health() const {
+  const bool good = health_ == Health::kGood && !lost_ && !draining_;
+  const char* const status = lost_ || health_ == Health::kLost ? "device lost"
+                             : health_ == Health::kStuck       ? "no progress"
+                             : draining_                       ? "shutting down"
+                                                               : "ok";
+  http::Response out = json_response(JsonWriter().open_object().member("status", status).close_object().take());
+  out.status = good ? 200 : 503;
+  return out;
+}
+
+http::Response Service::ready() const { return health(); }
+
+http::Response Service::models() const {
+  JsonWriter out;
+  out.open_object().member("object", "list").key("data").open_array();
+  out.raw(model_json(served_, created_)).close_array().close_object();
+  return json_response(out.take());
+}
+
+http::Response Service::model(const http::Request& request) const {
+  if (std::string_view(request.path).substr(kModelPrefix.size()) == served_.name) {
+    return json_response(model_json(served_, created_));
+  }
+  return to_response({.status = 404,
+                      .message = "this server has no model of that name; /v1/models lists what it has",
+                      .param = "model",
+                      .code = "model_not_found"});
+}
+
+http::Response Service::metrics() const {
+  http::Response out;
+  out.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  out.body = metrics_.write(served_.name, served_.model.stats(), connections_);
+  return out;
+}
+
+http::Headers Service::headers_for(const http::Request& request) {
+  http::Headers out = {{"x-content-type-options", "nosniff"}};
+  if (options_.cors_origins.empty()) return out;
+  out.emplace_back("vary", "origin");
+  const std::string* const origin = request.header("origin");
+  if (origin == nullptr || !allows_origin(*origin)) return out;
+  out.emplace_back("access-control-allow-origin", *origin);
+  out.emplace_back("access-control-expose-headers", "x-request-id, retry-after");
+  return out;
+}
+
+void Service::finished(const http::Request& request, const End& end) {
+  const Entry* const entry = find(request.path);
+  const std::string_view route = entry != nullptr ? entry->path : "unknown";
+  metrics_.response(route, end.status);
+  if (end.status == 429) metrics_.refused("queue_full");
+  if (end.status == 400 && entry != nullptr) metrics_.refused("invalid");
+  if (!options_.request_log) return;
+  JsonWriter out;
+  out.open_object().member("time", utc_now()).member("id", request.id).member("peer", request.peer);
+  out.member("method", entry != nullptr ? std::string_view(request.method) : "").member("route", route);
+  out.member("status", static_cast<std::int64_t>(end.status)).member("bytes", static_cast<std::int64_t>(end.bytes));
+  out.member("complete", end.complete).member("ms", end.ms).close_object();
+  std::string line = out.take();
+  if (!end.log_members.empty()) line.insert(1, end.log_members);
+  options_.request_log(line);
+}
+
+std::optional<Error> Service::every_second(std::int64_t connections) {
+  connections_ = connections;
+  if (lost_) return lost_;
+  const Stats stats = served_.model.stats();
+  const bool works = stats.running + stats.queued > 0;
+  seconds_without_step_ = works && stats.steps == last_steps_ ? seconds_without_step_ + 1 : 0;
+  last_steps_ = stats.steps;
+  health_ = seconds_without_step_ >= options_.stuck_time.count() ? Health::kStuck : Health::kGood;
+  if (seconds_without_step_ < options_.give_up_time.count()) return std::nullopt;
+  return fail(ErrorCode::kInternal, "the engine has work and took no step for {} s", seconds_without_step_);
+}
+
+}  // namespace pagoda::server
