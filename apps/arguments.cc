@@ -139,6 +139,14 @@ void add_dummy(CLI::App& app, Arguments& out) {
       ->check(some_text());
 }
 
+/// The same for what is asked in words, which needs a tokenizer from elsewhere.
+void add_dummy_with_text(CLI::App& app, Arguments& out) {
+  add_dummy(app, out);
+  app.add_option("--tokenizer", out.options.tokenizer, "a directory with the tokenizer for weights made up")
+      ->needs("--dummy-weights")
+      ->check(some_text());
+}
+
 void add_caps(CLI::App& app, Arguments& out) {
   app.add_option("--caps", out.caps, "for this GPU, present or not: h200, h100, a100, l4, rtx4090, b200, rtx5090");
 }
@@ -171,13 +179,16 @@ void add_run(CLI::App& app, Arguments& out) {
   auto* raw = app.add_flag("--raw", out.raw, "feed the prompt as it is, without the chat template");
   app.add_option("--system", out.system, "the system message")->excludes(raw);
   add_running(app, out);
+  add_dummy_with_text(app, out);
   add_template(app, out);
   add_sampling(app, out.sampling);
   add_json(app, out);
 }
 
 void add_chat(CLI::App& app, Arguments& out) {
-  add_model(app, out);
+  add_model(app, out, false);
+  auto* url = app.add_option("--server", out.server_url, "talk to the server at this URL; no MODEL then");
+  app.add_option("--api-key", out.server.api_keys, "the server's key")->expected(1)->needs(url)->check(some_text());
   app.add_option("--system", out.system, "the system message");
   add_running(app, out);
   add_template(app, out);
@@ -311,11 +322,12 @@ void add_serve(CLI::App& app, Arguments& out) {
   repeatable(app.add_option("--cors-origin", options.cors_origins, "pages of this origin may ask; * is any")
                  ->check(some_text()));
   add_seconds(app, "--drain-timeout", options.drain_time, "seconds for what runs at SIGTERM");
-  app.add_flag("!--no-page", options.page, "no web page at /");
-  app.add_flag("!--no-request-log", out.request_log, "no line for each request on stderr");
+  app.add_flag_callback("--no-page", [&options] { options.page = false; }, "no web page at /");
+  app.add_flag_callback("--no-request-log", [&out] { out.request_log = false; }, "no line for each request on stderr");
   app.add_option("--http-workers", options.workers, "threads that read requests and tokenize")->check(integer(1, 256));
   add_limits(app, options.limits);
   add_running(app, out);
+  add_dummy_with_text(app, out);
   add_template(app, out);
 }
 
@@ -340,6 +352,15 @@ constexpr CommandEntry kCommands[] = {
      add_warm},
 };
 
+/// CLI11 takes a flag out of a configuration file and does not act on it.
+void run_flags_of_config(CLI::App& app) {
+  for (CLI::App* const command : app.get_subcommands()) {
+    for (CLI::Option* const option : command->get_options()) {
+      if (option->get_expected_min() == 0 && option->count() > 0 && !option->get_callback_run()) option->run_callback();
+    }
+  }
+}
+
 std::string one_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
   for (char& c : text) {
@@ -361,6 +382,9 @@ Status check_together(const Arguments& arguments) {
   }
   if (arguments.command == Command::kScore && arguments.text_file.empty() && arguments.tokens.empty()) {
     return usage("score needs --text FILE or --tokens 1,2,3");
+  }
+  if (arguments.command == Command::kChat && arguments.model.empty() == arguments.server_url.empty()) {
+    return usage("chat needs a MODEL or --server URL, one of them");
   }
   if (arguments.command == Command::kRun && arguments.prompt.empty() && arguments.prompt_file.empty()) {
     return usage("run needs a prompt: an argument, --prompt-file FILE, or - for standard input");
@@ -388,6 +412,7 @@ Result<ParsedLine> parse_command_line(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+    run_flags_of_config(app);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // help, version
       std::ostringstream text;

@@ -60,7 +60,8 @@ struct Arguments {
 
   BenchOptions bench;
 
-  server::ServerOptions server;  ///< serve
+  std::string server_url;        ///< chat
+  server::ServerOptions server;  ///< serve; of chat, the key
   std::string api_key_file;      ///< serve
   bool request_log = true;       ///< serve
 };

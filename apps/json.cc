@@ -119,6 +119,7 @@ std::string run_to_json(const ModelInfo& info, const Answer& answer) {
                {"completion_tokens", answer.usage.completion_tokens},
                {"token_ids", choice.ids},
                {"text", choice.text},
+               {"reasoning", choice.reasoning},
                {"finish_reason", std::string(to_string(choice.finish))},
                {"seed", answer.seed},
                {"ignored_keys", info.ignored_keys},

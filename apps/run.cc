@@ -34,14 +34,10 @@ Answer stream(Generation& generation, bool show) {
   Answer answer;
   answer.seed = generation.seed();
   Answer::Choice& choice = answer.choices.emplace_back();
-  bool line_open = false;
+  AnswerPrinter printer;
   while (std::optional<Event> event = generation.wait()) {
-    if (show && !event->text.empty()) {
-      std::fwrite(event->text.data(), 1, event->text.size(), stdout);
-      if (std::fflush(stdout) != 0) generation.cancel();
-      line_open = event->text.back() != '\n';
-    }
-    choice.text += event->text;
+    if (show && !printer.show(event->channel, event->text)) generation.cancel();
+    (event->channel == Channel::kReasoning ? choice.reasoning : choice.text) += event->text;
     choice.ids.insert(choice.ids.end(), event->ids.begin(), event->ids.end());
     if (event->finish == FinishReason::kNone) continue;
     choice.finish = event->finish;
@@ -49,7 +45,7 @@ Answer stream(Generation& generation, bool show) {
     choice.timings = event->timings;
     answer.usage = event->usage;
   }
-  if (show && line_open) std::fputc('\n', stdout);
+  if (show) printer.end();
   return answer;
 }
 

@@ -66,4 +66,23 @@ std::string figures_line(const ModelInfo& info, const Usage& usage, const Timing
                                rate(timings.decode_tokens, timings.decode_ms));
 }
 
+bool AnswerPrinter::show(Channel channel, std::string_view text) {
+  if (text.empty()) return true;
+  if (channel != channel_) leave(channel);
+  std::FILE* const out = channel == Channel::kReasoning ? stderr : stdout;
+  std::fwrite(text.data(), 1, text.size(), out);
+  line_open_ = text.back() != '\n';
+  return std::fflush(out) == 0;
+}
+
+void AnswerPrinter::end() { leave(Channel::kContent); }
+
+void AnswerPrinter::leave(Channel next) {
+  std::FILE* const out = channel_ == Channel::kReasoning ? stderr : stdout;
+  if (line_open_) std::fputc('\n', out);
+  std::fflush(out);
+  line_open_ = false;
+  channel_ = next;
+}
+
 }  // namespace pagoda::apps

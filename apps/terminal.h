@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "pagoda/generation.h"
 #include "pagoda/model.h"
@@ -17,6 +18,22 @@ ProgressSink progress_line();
 /// One line on stderr: "pagoda: error: " and the sentence, whose control characters (a template's own words may run
 /// over lines) become spaces.
 void print_error(std::string sentence);
+
+/// Shows an answer as it comes: the answer itself on stdout, what the model thinks before it on stderr.
+class AnswerPrinter {
+ public:
+  /// False: standard output takes nothing any more.
+  bool show(Channel channel, std::string_view text);
+
+  /// The last line ends.
+  void end();
+
+ private:
+  void leave(Channel next);
+
+  Channel channel_ = Channel::kContent;
+  bool line_open_ = false;
+};
 
 /// "load 0.12 s, first token 0.03 s, prefill 37 tokens at 1204 tok/s, decode 128 tokens at 183 tok/s".
 std::string figures_line(const ModelInfo& info, const Usage& usage, const Timings& timings);

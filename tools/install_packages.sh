@@ -2,8 +2,13 @@
 # Installs the Debian packages of the named groups that are missing; silent when none is.
 set -euo pipefail
 
+# Boost 1.81 stands beside Debian 12's own 1.74; from 13 on the usual one is newer.
+boost=libboost-dev
+if grep -q '^VERSION_ID="12"' /etc/os-release 2>/dev/null; then boost=libboost1.81-dev; fi
+
 build="g++ cmake ninja-build pkg-config git python3 python3-pip ca-certificates
   libfmt-dev libcli11-dev nlohmann-json3-dev rapidjson-dev libpcre2-dev libutf8proc-dev libssl-dev libzstd-dev zlib1g-dev
+  $boost libtomlplusplus-dev
   libgtest-dev libgmock-dev"
 browser="chromium nodejs fonts-dejavu-core"
 develop="clang clang-format clang-tidy libclang-rt-14-dev"

@@ -34,7 +34,8 @@ struct Timings {
   std::int64_t decode_tokens = 0;   ///< tokens after the first
 };
 
-/// One thing that happened to one choice. Texts are valid UTF-8, and those of a choice make its whole text together.
+/// One thing that happened to one choice. Texts are valid UTF-8, and those of a choice's channel make its whole text
+/// together.
 struct Event {
   std::int32_t choice = 0;
   Channel channel = Channel::kContent;
@@ -54,6 +55,7 @@ struct Event {
 struct Answer {
   struct Choice {
     std::string text;
+    std::string reasoning;
     std::vector<std::int32_t> ids;
     std::vector<TokenChoice> logprobs;
     std::vector<TokenChoice> prompt_logprobs;

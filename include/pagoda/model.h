@@ -50,6 +50,9 @@ struct ModelOptions {
   /// The name of a weight format: the path is a config.json, and its weights are made up, the same ones each time (for
   /// measurements). Empty: the model's own weights.
   std::string dummy_weights{};
+  /// A Hugging Face directory whose tokenizer, chat template and sampling defaults are used in place of the model's own
+  /// (for weights made up). Empty: the model's own.
+  std::string tokenizer{};
   bool weights = true;      ///< false: header and tokenizer only; enough to tokenize and render
   ProgressSink progress{};  ///< called while the model opens
 };

@@ -102,13 +102,12 @@ Status refuse_other_ways(const model::ConfigReader& config) {
 
 bool folder_has_tokenizer(const std::string& folder) { return exists(folder + "/tokenizer.json"); }
 
-Result<text::TokenizerSource> folder_tokenizer_source(const io::ModelFile& file) {
-  const std::string& folder = file.folder();
+Result<text::TokenizerSource> folder_tokenizer_source(const std::string& folder, const io::RawConfig& model) {
   const std::string tokenizer = PAGODA_TRY(read_text(folder + "/tokenizer.json", kMaxTokenizerBytes));
   const std::string config = PAGODA_TRY(optional_text(folder + "/tokenizer_config.json", kMaxConfigBytes));
   const io::RawConfig generation = PAGODA_TRY(optional_config(folder + "/generation_config.json"));
   std::vector<std::int64_t> ends = PAGODA_TRY(ids(generation, "eos_token_id"));
-  if (ends.empty()) ends = PAGODA_TRY(ids(file.config(), "eos_token_id"));
+  if (ends.empty()) ends = PAGODA_TRY(ids(model, "eos_token_id"));
   auto source = text::read_tokenizer_json({.tokenizer = tokenizer, .config = config, .end_ids = ends});
   if (source.ok()) return source;
   return fail(source.error().code, "{}/{}", folder, source.error().message);

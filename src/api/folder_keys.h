@@ -14,9 +14,9 @@ namespace pagoda::api {
 /// Whether there is a tokenizer.json.
 bool folder_has_tokenizer(const std::string& folder);
 
-/// tokenizer.json with tokenizer_config.json; answers end at the ids that generation_config.json, or else config.json,
+/// tokenizer.json with tokenizer_config.json; answers end at the ids that generation_config.json, or else `model`,
 /// names as `eos_token_id`, too. Errors: those of text::read_tokenizer_json, with the folder.
-Result<text::TokenizerSource> folder_tokenizer_source(const io::ModelFile& file);
+Result<text::TokenizerSource> folder_tokenizer_source(const std::string& folder, const io::RawConfig& model);
 
 /// generation_config.json: temperature, top_k, top_p, min_p if `do_sample` is true, else greedy; repetition_penalty.
 /// What asks for another way to choose tokens is refused by name, unless it is among `ignored`. Errors: kConfigType,

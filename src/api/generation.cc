@@ -29,17 +29,18 @@ Timings timings_of(const engine::Ending& ending) {
 }  // namespace
 
 Generation::State::Choice::Choice(std::shared_ptr<engine::Job> from, const text::Tokenizer& tokenizer,
-                                  std::string prompt_text)
+                                  std::string prompt_text, text::ReasoningSplitter reasoning)
     : job(std::move(from)),
       // The decoder never sees the prompt, and the answer goes on where it ended (CASES A1).
       decoder(tokenizer, true, text::TextStart::kContinuation),
       stops(job->submission().sampling.stop),
+      splitter(std::move(reasoning)),
       echo(std::move(prompt_text)) {}
 
 Generation::State::State(std::shared_ptr<Model::State> of, std::vector<std::shared_ptr<engine::Job>> jobs,
-                         const std::string& echo, std::uint64_t seed_in_use)
+                         const std::string& echo, const text::ReasoningSplitter& reasoning, std::uint64_t seed_in_use)
     : model(std::move(of)), seed(seed_in_use) {
-  for (auto& job : jobs) choices.emplace_back(std::move(job), *model->tokenizer, echo);
+  for (auto& job : jobs) choices.emplace_back(std::move(job), *model->tokenizer, echo, reasoning);
   for (Choice& choice : choices) {
     choice.job->on_ready([this] {
       changes.fetch_add(1, std::memory_order_release);
@@ -59,7 +60,7 @@ void Generation::State::cancel() {
 }
 
 bool Generation::State::finished() const {
-  return std::ranges::all_of(choices, [](const Choice& choice) { return choice.done; });
+  return std::ranges::all_of(choices, [](const Choice& choice) { return choice.done(); });
 }
 
 std::optional<Event> Generation::State::poll() {
@@ -68,7 +69,7 @@ std::optional<Event> Generation::State::poll() {
     std::optional<Event> event = poll(index);
     if (!event) continue;
     turn_ = (index + 1) % choices.size();
-    if (index == 0) text_read += event->text;
+    if (index == 0 && event->channel == Channel::kContent) text_read += event->text;
     return event;
   }
   return std::nullopt;
@@ -76,7 +77,16 @@ std::optional<Event> Generation::State::poll() {
 
 std::optional<Event> Generation::State::poll(std::size_t index) {
   Choice& choice = choices[index];
-  if (choice.done) return std::nullopt;
+  if (choice.events.empty() && !choice.ended) make_events(index);
+  if (choice.events.empty()) return std::nullopt;
+  Event event = std::move(choice.events.front());
+  choice.events.pop_front();
+  return event;
+}
+
+/// One event for all that is new; more if its text is of both channels, of which the last one tells the end.
+void Generation::State::make_events(std::size_t index) {
+  Choice& choice = choices[index];
   const bool ended = choice.job->ended();  // before the counts: whoever sees the end, sees all ids
   const std::int64_t count = choice.job->num_ids();
   Event event;
@@ -84,8 +94,23 @@ std::optional<Event> Generation::State::poll(std::size_t index) {
   take_prompt(choice, event);
   take_ids(choice, count, event);
   if (ended) end(choice, event);
-  if (!choice.done && event.ids.empty() && event.prompt_logprobs.empty() && event.text.empty()) return std::nullopt;
-  return event;
+  std::vector<text::ReasoningSplitter::Piece> pieces = choice.splitter.push(std::exchange(event.text, {}));
+  if (choice.ended) std::ranges::move(choice.splitter.finish(), std::back_inserter(pieces));
+  for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
+    Event part;
+    part.choice = event.choice;
+    part.channel = pieces[i].reasoning ? Channel::kReasoning : Channel::kContent;
+    part.text = std::move(pieces[i].text);
+    part.ids.swap(event.ids);  // with the first
+    part.logprobs.swap(event.logprobs);
+    choice.events.push_back(std::move(part));
+  }
+  if (!pieces.empty()) {
+    event.channel = pieces.back().reasoning ? Channel::kReasoning : Channel::kContent;
+    event.text = std::move(pieces.back().text);
+  }
+  if (!choice.ended && event.ids.empty() && event.prompt_logprobs.empty() && event.text.empty()) return;
+  choice.events.push_back(std::move(event));
 }
 
 void Generation::State::take_prompt(Choice& choice, Event& event) {
@@ -115,7 +140,7 @@ void Generation::State::end(Choice& choice, Event& event) {
   const engine::Ending& ending = choice.job->ending();
   if (!choice.stops.stopped()) event.text += choice.stops.push(choice.decoder.finish());
   event.text += choice.stops.finish();
-  choice.done = true;
+  choice.ended = true;
   event.finish = choice.stops.stopped() ? FinishReason::kStop : ending.finish;
   if (!choice.stops.stopped()) event.error = ending.error;
   event.timings = timings_of(ending);
@@ -162,7 +187,7 @@ Result<Answer> Generation::collect() {
   answer.choices.resize(state_->choices.size());
   while (std::optional<Event> event = wait()) {
     Answer::Choice& choice = answer.choices[static_cast<std::size_t>(event->choice)];
-    choice.text += event->text;
+    (event->channel == Channel::kReasoning ? choice.reasoning : choice.text) += event->text;
     choice.ids.insert(choice.ids.end(), event->ids.begin(), event->ids.end());
     std::ranges::move(event->logprobs, std::back_inserter(choice.logprobs));
     std::ranges::move(event->prompt_logprobs, std::back_inserter(choice.prompt_logprobs));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "engine/hook.h"
 #include "engine/job.h"
 #include "pagoda/generation.h"
+#include "text/reasoning_splitter.h"
 #include "text/stop_matcher.h"
 #include "text/stream_decoder.h"
 
@@ -17,19 +19,24 @@ namespace pagoda {
 struct Generation::State {
   /// Where the reader stands in one choice.
   struct Choice {
-    Choice(std::shared_ptr<engine::Job> from, const text::Tokenizer& tokenizer, std::string prompt_text);
+    Choice(std::shared_ptr<engine::Job> from, const text::Tokenizer& tokenizer, std::string prompt_text,
+           text::ReasoningSplitter reasoning);
 
     std::shared_ptr<engine::Job> job;
     text::StreamDecoder decoder;
     text::StopMatcher stops;
-    std::string echo;  // goes before the first text
+    text::ReasoningSplitter splitter;
+    std::deque<Event> events;  // made and not read yet
+    std::string echo;          // goes before the first text
     std::int64_t taken = 0;
     std::int64_t prompt_taken = 0;
-    bool done = false;  // its last event was read
+    bool ended = false;  // its last event was made
+
+    bool done() const { return ended && events.empty(); }
   };
 
   State(std::shared_ptr<Model::State> of, std::vector<std::shared_ptr<engine::Job>> jobs, const std::string& echo,
-        std::uint64_t seed_in_use);
+        const text::ReasoningSplitter& reasoning, std::uint64_t seed_in_use);
   ~State();
 
   std::optional<Event> poll();
@@ -49,6 +56,7 @@ struct Generation::State {
 
  private:
   std::optional<Event> poll(std::size_t index);
+  void make_events(std::size_t index);
   void take_ids(Choice& choice, std::int64_t count, Event& event);
   void take_prompt(Choice& choice, Event& event);
   void end(Choice& choice, Event& event);

@@ -68,13 +68,14 @@ Result<Generation> start(const std::shared_ptr<Model::State>& state, const Reque
   engine::Submission first = PAGODA_TRY(submission_of(*state, request));
   const std::string echo = request.echo ? PAGODA_TRY(api::prompt_text(*state, request)) : std::string();
   const std::uint64_t seed = first.seed;
+  const text::ReasoningSplitter reasoning = api::reasoning_of(*state, request, first.prompt);
   std::vector<engine::Submission> choices(static_cast<std::size_t>(request.n), std::move(first));
   for (std::int32_t i = 0; i < request.n; ++i) {
     choices[static_cast<std::size_t>(i)].choice = i;
     if (i > 0) choices[static_cast<std::size_t>(i)].prompt_best.reset();  // the same for each: told once, in choice 0
   }
   std::vector<std::shared_ptr<engine::Job>> jobs = PAGODA_TRY(state->engine->submit(std::move(choices)));
-  return Generation(std::make_shared<Generation::State>(state, std::move(jobs), echo, seed));
+  return Generation(std::make_shared<Generation::State>(state, std::move(jobs), echo, reasoning, seed));
 }
 
 }  // namespace

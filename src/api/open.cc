@@ -22,14 +22,24 @@ void report(const ModelOptions& options, const Progress& progress) {
   if (options.progress) options.progress(progress);
 }
 
+/// Where tokenizer.json and its like lie; empty: all is in the model's one file.
+const std::string& text_folder(const io::ModelFile& file, const ModelOptions& options) {
+  return options.tokenizer.empty() ? file.folder() : options.tokenizer;
+}
+
 /// The tokenizer is made of the file's strings alone, so that it can be built while weights are read. Null if the model
 /// has none.
-Result<std::unique_ptr<const text::Tokenizer>> make_tokenizer(const io::ModelFile& file, std::int64_t vocab) {
-  const bool folder = !file.folder().empty();
-  const bool there = folder ? api::folder_has_tokenizer(file.folder()) : api::has_tokenizer(file.config());
+Result<std::unique_ptr<const text::Tokenizer>> make_tokenizer(const io::ModelFile& file, const ModelOptions& options,
+                                                              std::int64_t vocab) {
+  const std::string& from = text_folder(file, options);
+  const bool folder = !from.empty();
+  const bool there = folder ? api::folder_has_tokenizer(from) : api::has_tokenizer(file.config());
+  if (!there && !options.tokenizer.empty()) {
+    return fail(ErrorCode::kTokenizerMissing, "{} is no directory with a tokenizer.json", from);
+  }
   if (!there) return std::unique_ptr<const text::Tokenizer>();
   text::TokenizerSource source =
-      PAGODA_TRY(folder ? api::folder_tokenizer_source(file) : api::tokenizer_source(file.config()));
+      PAGODA_TRY(folder ? api::folder_tokenizer_source(from, file.config()) : api::tokenizer_source(file.config()));
   auto tokenizer = PAGODA_TRY(text::Tokenizer::create(std::move(source)));
   // Directories of models for text keep tokens for images, which are refused when they are used.
   if (tokenizer->vocabulary_size() > vocab && !folder) {
@@ -40,7 +50,7 @@ Result<std::unique_ptr<const text::Tokenizer>> make_tokenizer(const io::ModelFil
 }
 
 Status read_file_keys(Model::State& state, const io::ModelFile& file) {
-  const std::string& folder = file.folder();
+  const std::string& folder = text_folder(file, state.options);
   state.sampling_defaults =
       PAGODA_TRY(folder.empty() ? api::sampling_defaults(file.config())
                                 : api::folder_sampling_defaults(folder, state.options.ignore_keys));
@@ -182,8 +192,9 @@ Result<Model> open_described(const Library& library, const std::string& path, Mo
   }
   PAGODA_TRY(read_file_keys(*state, described.file));
 
-  auto tokenizer = std::async(
-      std::launch::async, [&described] { return make_tokenizer(described.file, described.description.spec.vocab); });
+  auto tokenizer = std::async(std::launch::async, [&described, &state] {
+    return make_tokenizer(described.file, state->options, described.description.spec.vocab);
+  });
   const Status started = state->options.weights ? load_and_start(*state, described) : Status(Ok{});
   auto made = tokenizer.get();
   if (!started.ok()) return started.error();

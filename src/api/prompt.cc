@@ -143,6 +143,23 @@ Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Re
   return ids;
 }
 
+text::ReasoningSplitter reasoning_of(const Model::State& model, const Request& request,
+                                     std::span<const std::int32_t> prompt) {
+  constexpr std::string_view kOpen = "<think>";
+  constexpr std::string_view kClose = "</think>";
+  constexpr std::size_t kReach = 4;  // tokens of white space that a template may write behind a mark
+  const auto open = model.tokenizer->find(kOpen);
+  const auto close = model.tokenizer->find(kClose);
+  if (!open || !close || !std::holds_alternative<Chat>(request.prompt)) return {};
+  bool inside = false;
+  for (std::size_t i = prompt.size(); i > 0 && prompt.size() - i < kReach; --i) {
+    if (prompt[i - 1] != *open && prompt[i - 1] != *close) continue;
+    inside = prompt[i - 1] == *open;
+    break;
+  }
+  return {std::string(kOpen), std::string(kClose), inside};
+}
+
 Result<std::string> prompt_text(const Model::State& model, const Request& request) {
   if (const auto* raw = std::get_if<RawText>(&request.prompt)) return text::repair_utf8(raw->text);
   if (const auto* ids = std::get_if<TokenIds>(&request.prompt)) {

@@ -6,6 +6,7 @@
 
 #include "api/model_state.h"
 #include "base/result.h"
+#include "text/reasoning_splitter.h"
 
 namespace pagoda::api {
 
@@ -18,6 +19,11 @@ Result<std::vector<std::int32_t>> encode_raw(const Model::State& model, std::str
 /// Of a chat, special tokens come from the template's own text only, and BOS stands once: the template writes it, or it
 /// is added where the model wants one.
 Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Request& request);
+
+/// How the answer to this prompt tells its reasoning: between <think> and </think> where these are tokens of the model
+/// and the prompt is a chat. Of others everything is answer.
+text::ReasoningSplitter reasoning_of(const Model::State& model, const Request& request,
+                                     std::span<const std::int32_t> prompt);
 
 /// The prompt's text, for echo.
 Result<std::string> prompt_text(const Model::State& model, const Request& request);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "server/protocol/reader.h"
+#include "server/protocol/messages.h"
 
 namespace pagoda::server {
 namespace {

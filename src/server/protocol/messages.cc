@@ -1,7 +1,7 @@
+#include "server/protocol/messages.h"
+
 #include <algorithm>
 #include <array>
-
-#include "server/protocol/reader.h"
 
 namespace pagoda::server {
 namespace {

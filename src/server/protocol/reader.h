@@ -26,9 +26,4 @@ class RequestReader {
   std::vector<Field> fields_;
 };
 
-/// The messages of a chat for the template: `developer` is system, a list of text parts is one text, members that mean
-/// nothing (null, empty lists) are left out. Error: kInvalidArgument with the place.
-Result<std::string> read_messages(const Json& messages);
-std::string messages_schema();
-
 }  // namespace pagoda::server

@@ -1,0 +1,339 @@
+"""The edge of the server: limits, keys, CORS, TLS, Unix sockets, drain, restart."""
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from serving import NAME, Server, chat, completion, events, read_all
+
+GET = b"GET /version HTTP/1.1\r\nHost: x\r\n"
+
+
+def statuses(data):
+    """Of responses one after another whose bodies hold no status line."""
+    return [int(part.split(b" ", 1)[0]) for part in data.split(b"HTTP/1.1 ")[1:]]
+
+
+class Http(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--ctx", "1024", "--max-body", "100000", "--header-timeout", "1", "--body-timeout", "1",
+                            "--idle-timeout", "3")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+
+    def one(self, data, status):
+        got = self.server.raw(data)
+        self.assertEqual(statuses(got), [status], got[:300])
+        body = got.split(b"\r\n\r\n", 1)[1]
+        if status >= 400:
+            self.assertEqual(set(json.loads(body)["error"]), {"message", "type", "param", "code"})
+        return got
+
+    def test_limits_of_the_head(self):
+        self.one(b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414)
+        self.one(b"GET /" + b"a" * 90000, 414)  # and no line's end
+        self.one(GET + b"X: " + b"a" * 9000 + b"\r\n\r\n", 431)
+        self.one(GET + b"".join(b"X%d: 1\r\n" % i for i in range(120)) + b"\r\n", 431)
+        self.one(GET + b"".join(b"X%d: " % i + b"a" * 4000 + b"\r\n" for i in range(12)) + b"\r\n", 431)
+        ok = GET + b"".join(b"X%d: 1\r\n" % i for i in range(98)) + b"Connection: close\r\n"
+        self.assertEqual(statuses(self.server.raw(ok[:-19] + b"Connection: close\r\n\r\n")), [200])
+
+    def test_malformed(self):
+        for data in (b"\r\n\r\nnonsense\r\n\r\n", b"GET  / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+                     b"GET /\x00 HTTP/1.1\r\nHost: x\r\n\r\n", b"GET x HTTP/1.1\r\nHost: x\r\n\r\n",
+                     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"):
+            self.one(data, 400)
+        self.one(b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", 505)
+
+    def test_framing_that_could_be_read_in_two_ways(self):
+        post = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        for headers in (b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+                        b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+                        b"Content-Length: 3\r\nContent-Length: 4\r\n", b"Content-Length: -3\r\n",
+                        b"Content-Length: 3x\r\n", b"Content-Length: 99999999999999999999999\r\n"):
+            self.one(post + headers + b"\r\nabc", 400)
+        self.one(post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n", 400)
+
+    def test_bodies(self):
+        post = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        self.one(post + b"Content-Length: 100001\r\n\r\n", 413)
+        self.one(post + b"Transfer-Encoding: chunked\r\n\r\n" + b"4000\r\n" + b" " * 0x4000 + b"\r\n" +
+                 (b"8000\r\n" + b" " * 0x8000 + b"\r\n") * 4 + b"0\r\n\r\n", 413)
+        body = b'{"prompt": "hello"}'
+        pieces = b"".join(b"1\r\n%c\r\n" % c for c in body) + b"0\r\nTrailer: x\r\n\r\n"
+        self.one(post + b"Transfer-Encoding: chunked\r\n\r\n" + pieces, 200)
+        self.one(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\n{}", 415)
+        got = self.server.raw(post + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        self.assertTrue(got.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), got)
+        self.one(post + b"Expect: tea\r\nContent-Length: 2\r\n\r\n{}", 417)
+
+    def test_pipelining_keep_alive_and_old_clients(self):
+        last = GET + b"Connection: close\r\n\r\n"
+        self.assertEqual(statuses(self.server.raw((GET + b"\r\n") * 5 + last)), [200] * 6)
+        self.assertEqual(statuses(self.server.raw(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n" + last)), [404, 200])
+        got = self.server.raw(b"GET /version HTTP/1.0\r\n\r\n")
+        self.assertIn(b"connection: close", got)
+        head = self.server.raw(b"HEAD /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        self.assertTrue(head.endswith(b"\r\n\r\n"), head)
+        body = json.dumps(completion(max_tokens=3, stream=True)).encode()
+        old = self.server.raw(b"POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n"
+                              b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        self.assertNotIn(b"chunked", old)
+        self.assertEqual(events(old.split(b"\r\n\r\n", 1)[1])[-1], "[DONE]")
+
+    def test_slow_clients_are_told_so(self):
+        begin = time.monotonic()
+        with self.server.connect() as client:
+            for byte in b"GET /ver":
+                client.sendall(bytes([byte]))
+                time.sleep(0.2)
+                if time.monotonic() - begin > 1.3:
+                    break
+            self.assertEqual(statuses(read_all(client)), [408])
+        self.one(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\n{", 408)
+        with self.server.connect() as client:  # that says nothing is closed and told nothing
+            self.assertEqual(read_all(client), b"")
+
+    def test_methods_and_paths(self):
+        for method, path, status in (("GET", "/v1/chat/completions", 405), ("POST", "/health", 405),
+                                     ("DELETE", "/v1/models", 405), ("OPTIONS", "/v1/completions", 405),
+                                     ("GET", "/v1", 404), ("GET", "/%2e%2e/etc/passwd", 404)):
+            got, headers, data = self.server.request(method, path)
+            self.assertEqual(got, status, path)
+            self.assertIn("x-request-id", headers)
+            if status == 405:
+                self.assertIn("allow", headers)
+            json.loads(data)
+
+    def test_cors_is_off(self):
+        headers = self.server.request("GET", "/version", headers={"Origin": "http://evil.example"})[1]
+        self.assertNotIn("access-control-allow-origin", headers)
+
+    def test_metrics_health_page(self):
+        self.server.post("/v1/completions", completion(max_tokens=3))
+        text = self.server.get("/metrics")[2].decode()
+        for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "prompt_tokens_total",
+                     "generation_tokens_total", "time_to_first_token_seconds_bucket", "inter_token_latency_seconds_sum",
+                     "e2e_request_latency_seconds_count", "num_preemptions_total", "requests_refused_total"):
+            self.assertIn("pagoda_" + name, text)
+        names = set()
+        for line in text.splitlines():
+            if line.startswith("# TYPE"):
+                name = line.split()[2]
+                self.assertNotIn(name, names)
+                names.add(name)
+        self.assertGreater(self.server.metric("generation_tokens_total"), 0)
+        for path in ("/health", "/ready"):
+            self.assertEqual(self.server.get(path)[0], 200)
+        status, headers, page = self.server.get("/")
+        self.assertEqual(status, 200)
+        self.assertIn(b"<title>", page)
+        self.assertNotIn("unsafe", headers["content-security-policy"])
+        self.assertEqual(self.server.get("/", headers={"If-None-Match": headers["etag"]})[0], 304)
+        log = [json.loads(line) for line in self.server.log().splitlines() if line.startswith("{")]
+        self.assertTrue(log)
+        self.assertNotIn("capital of France", self.server.log())
+
+    def test_a_connection_limit_and_overload_are_told(self):
+        with Server("--ctx", "256", "--max-connections", "4", "--max-running", "1", "--max-queued", "1") as small:
+            held = [small.connect() for _ in range(4)]
+            time.sleep(0.1)
+            with small.connect() as client:
+                client.sendall(GET + b"\r\n")
+                self.assertEqual(statuses(read_all(client)), [503])
+            for client in held:
+                client.close()
+            time.sleep(0.1)
+            answers = []
+            threads = [threading.Thread(target=lambda: answers.append(
+                small.request("POST", "/v1/completions", completion(max_tokens=100, ignore_eos=True))))
+                for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            got = sorted(status for status, _, _ in answers)
+            self.assertEqual(len(got), 4)
+            self.assertIn(200, got)
+            self.assertIn(429, got)
+            for status, headers, _ in answers:
+                if status == 429:
+                    self.assertIn("retry-after", headers)
+
+
+class Keys(unittest.TestCase):
+    def test_everything_but_the_open_routes_needs_a_key(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("# keys\nfrom-file\n\n")
+            file.flush()
+            with Server("--ctx", "256", "--api-key", "first", "--api-key", "second", "--api-key-file", file.name,
+                        "--cors-origin", "https://chat.example", env={"PAGODA_API_KEY": "from-env"}) as server:
+                api = json.loads(server.get("/openapi.json", headers={"Authorization": "Bearer first"})[2])
+                paths = [p.replace("{model}", NAME) for p in api["paths"]] + ["/v1/nothing", "/etc/passwd", "/admin"]
+                self.assertGreater(len(paths), 10)
+                for path in paths:
+                    for method in ("GET", "POST", "DELETE", "OPTIONS", "BREW"):
+                        status = server.request(method, path)[0]
+                        if path in ("/health", "/ready"):
+                            self.assertEqual(status, 200 if method == "GET" else 405)
+                        else:
+                            self.assertEqual(status, 401, (method, path))
+                self.assertEqual(server.get("/")[0], 200)
+                for key in ("first", "second", "from-file", "from-env"):
+                    self.assertEqual(server.get("/v1/models", headers={"Authorization": "Bearer " + key})[0], 200)
+                self.assertEqual(server.get("/v1/models", headers={"X-Api-Key": "second"})[0], 200)
+                for wrong in ("Bearer firs", "Bearer first2", "Bearer ", "first", "Basic first", "Bearer # keys"):
+                    self.assertEqual(server.get("/v1/models", headers={"Authorization": wrong})[0], 401, wrong)
+                self.preflight(server)
+                # Without a key no body is read.
+                huge = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 30000000\r\n\r\n"
+                self.assertEqual(statuses(server.raw(huge)), [401])
+                self.assertNotIn("second", server.log())
+
+    def preflight(self, server):
+        """CASES I7."""
+        asks = {"Origin": "https://chat.example", "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": "authorization, content-type"}
+        status, headers, data = server.request("OPTIONS", "/v1/chat/completions", headers=asks)
+        self.assertEqual((status, data), (204, b""))
+        self.assertEqual(headers["access-control-allow-origin"], "https://chat.example")
+        self.assertIn("authorization", headers["access-control-allow-headers"])
+        self.assertEqual(server.request("OPTIONS", "/v1/chat/completions",
+                                        headers={**asks, "Origin": "https://evil.example"})[0], 401)
+        for key, expected in (("first", 200), ("wrong", 401)):
+            status, headers, _ = server.request(
+                "POST", "/v1/chat/completions", chat(max_tokens=1, stream=True),
+                headers={"Origin": "https://chat.example", "Authorization": "Bearer " + key})
+            self.assertEqual(status, expected)
+            self.assertEqual(headers["access-control-allow-origin"], "https://chat.example")
+
+
+class Transports(unittest.TestCase):
+    def test_tls(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                            "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
+                            "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+            with Server("--ctx", "256", "--tls-cert", cert, "--tls-key", key) as server:
+                context = ssl.create_default_context(cafile=cert)
+                body = json.dumps(completion(max_tokens=4, stream=True)).encode()
+                with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as client:
+                    self.assertIn(client.version(), ("TLSv1.2", "TLSv1.3"))
+                    client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                                   b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                    self.assertIn(b"data: [DONE]", read_all(client))
+                with server.connect() as plain:  # is no TLS, and is closed
+                    plain.sendall(GET + b"\r\n")
+                    self.assertNotIn(b"200 OK", read_all(plain))
+                with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as client:
+                    client.sendall(GET + b"Connection: close\r\n\r\n")
+                    self.assertEqual(statuses(read_all(client)), [200])
+
+    def test_unix_socket_survives_kill(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "socket")
+            for _ in range(2):  # the second finds the first one's file
+                server = Server("--ctx", "256", "--unix-socket", path, fixed_address=True)
+                client = socket.socket(socket.AF_UNIX)
+                client.connect(path)
+                client.sendall(GET + b"Connection: close\r\n\r\n")
+                self.assertEqual(statuses(read_all(client)), [200])
+                client.close()
+                server.process.kill()
+                server.process.wait()
+            self.assertTrue(os.path.exists(path))
+            with Server("--ctx", "256", "--unix-socket", path, fixed_address=True):
+                pass
+            self.assertFalse(os.path.exists(path))
+
+    def test_configuration_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write('alias = "from-file"\nctx = 256\napi-key = ["k1", "k2"]\nno-page = true\nmax-body = 1000\n')
+            file.flush()
+            with Server("--config", file.name, "--alias", "from-line") as server:
+                for key in ("k1", "k2"):
+                    models = json.loads(server.get("/v1/models", headers={"Authorization": "Bearer " + key})[2])
+                    self.assertEqual([m["id"] for m in models["data"]], ["from-line"])
+                self.assertEqual(server.get("/", headers={"X-Api-Key": "k1"})[0], 404)
+            for bad in ("alias = ", 'nonsense = 1\n', 'port = "x"\n', "port = 70000\n", "api-key = [[1]]\n"):
+                file.seek(0)
+                file.truncate()
+                file.write(bad)
+                file.flush()
+                done = subprocess.run([os.environ.get("PAGODA_PROGRAM", "build/release/bin/pagoda"), "serve", "x.gguf",
+                                       "--config", file.name], capture_output=True, text=True, timeout=30)
+                self.assertEqual(done.returncode, 2, (bad, done.stderr))
+                self.assertTrue(done.stderr.startswith("pagoda: error: "), done.stderr)
+
+
+class Ends(unittest.TestCase):
+    def streams(self, server, count, tokens):
+        body = json.dumps(completion(max_tokens=tokens, ignore_eos=True, stream=True)).encode()
+        clients = []
+        for _ in range(count):
+            client = server.connect()
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                           b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            clients.append(client)
+        server.wait_for(lambda: server.metric("num_requests_running") + server.metric("num_requests_waiting") >= count)
+        return clients
+
+    def test_sigterm_lets_streams_finish(self):
+        with Server("--ctx", "256", "--max-running", "64") as server:
+            idle = server.connect()
+            clients = self.streams(server, 16, 24)
+            server.process.send_signal(signal.SIGTERM)
+            begin = time.monotonic()
+            self.assertEqual(read_all(idle), b"")  # closed at once
+            self.assertLess(time.monotonic() - begin, 2)
+            with self.assertRaises(OSError):
+                server.connect(timeout=2)
+            for client in clients:
+                data = read_all(client)
+                self.assertIn(b'"finish_reason":"length"', data)
+                self.assertIn(b"data: [DONE]", data)
+            self.assertEqual(server.process.wait(10), 0)
+
+    def test_sigterm_cuts_what_takes_too_long(self):
+        with Server("--ctx", "4096", "--kv-tokens", "16384", "--drain-timeout", "0.5") as server:
+            clients = self.streams(server, 4, 4000)
+            for client in clients:
+                client.recv(100)
+            server.process.send_signal(signal.SIGTERM)
+            for client in clients:
+                data = read_all(client)
+                self.assertIn(b"shutting_down", data)
+                self.assertTrue(data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), data[-100:])
+            self.assertEqual(server.process.wait(10), 0)
+
+    def test_a_second_signal_ends_at_once(self):
+        with Server("--ctx", "4096", "--kv-tokens", "16384") as server:
+            clients = self.streams(server, 2, 4000)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(5), 0)
+            for client in clients:
+                client.close()
+
+    def test_a_taken_port_is_told_before_the_model_is_read(self):
+        with Server("--ctx", "256") as server:
+            done = subprocess.run([os.environ.get("PAGODA_PROGRAM", "build/release/bin/pagoda"), "serve", "no.gguf",
+                                   "--port", str(server.port)], capture_output=True, text=True, timeout=30)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("cannot listen on 127.0.0.1", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
