@@ -322,8 +322,10 @@ void add_serve(CLI::App& app, Arguments& out) {
   repeatable(app.add_option("--cors-origin", options.cors_origins, "pages of this origin may ask; * is any")
                  ->check(some_text()));
   add_seconds(app, "--drain-timeout", options.drain_time, "seconds for what runs at SIGTERM");
-  app.add_flag_callback("--no-page", [&options] { options.page = false; }, "no web page at /");
-  app.add_flag_callback("--no-request-log", [&out] { out.request_log = false; }, "no line for each request on stderr");
+  app.add_flag_callback(
+      "--no-page", [&options] { options.page = false; }, "no web page at /");
+  app.add_flag_callback(
+      "--no-request-log", [&out] { out.request_log = false; }, "no line for each request on stderr");
   app.add_option("--http-workers", options.workers, "threads that read requests and tokenize")->check(integer(1, 256));
   add_limits(app, options.limits);
   add_running(app, out);
@@ -351,15 +353,6 @@ constexpr CommandEntry kCommands[] = {
     {"warm", "make the GPU kernels of a model, or of all that are known, before they are needed", Command::kWarm,
      add_warm},
 };
-
-/// CLI11 takes a flag out of a configuration file and does not act on it.
-void run_flags_of_config(CLI::App& app) {
-  for (CLI::App* const command : app.get_subcommands()) {
-    for (CLI::Option* const option : command->get_options()) {
-      if (option->get_expected_min() == 0 && option->count() > 0 && !option->get_callback_run()) option->run_callback();
-    }
-  }
-}
 
 std::string one_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
@@ -412,7 +405,10 @@ Result<ParsedLine> parse_command_line(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-    run_flags_of_config(app);
+    for (CLI::App* const command : app.get_subcommands()) {
+      const auto config = std::dynamic_pointer_cast<TomlConfig>(command->get_config_formatter());
+      if (config != nullptr) config->apply_flags(*command);
+    }
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // help, version
       std::ostringstream text;

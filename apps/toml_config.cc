@@ -35,6 +35,7 @@ std::vector<CLI::ConfigItem> TomlConfig::from_config(std::istream& input) const 
         if (item.inputs.empty()) continue;
       } else {
         item.inputs.push_back(text_of(key.str(), node));
+        given_.emplace_back(item.name, item.inputs.front());
       }
       found.push_back(std::move(item));
     }
@@ -42,6 +43,17 @@ std::vector<CLI::ConfigItem> TomlConfig::from_config(std::istream& input) const 
     refuse(format("is no TOML: {} (line {})", error.description(), error.source().begin.line));
   }
   return found;
+}
+
+void TomlConfig::apply_flags(CLI::App& command) const {
+  for (const auto& [name, value] : given_) {
+    CLI::Option* const flag = command.get_option_no_throw("--" + name);
+    if (flag == nullptr || flag->get_expected_min() > 0 || flag->count() > 0) continue;
+    if (value != "true" && value != "false") refuse(format("wants true or false at \"{}\"", name));
+    if (value == "false") continue;
+    flag->add_result(value);
+    flag->run_callback();
+  }
 }
 
 }  // namespace pagoda::apps

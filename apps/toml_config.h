@@ -11,6 +11,13 @@ class TomlConfig final : public CLI::Config {
  public:
   std::string to_config(const CLI::App* app, bool defaults, bool descriptions, std::string prefix) const override;
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override;
+
+  /// CLI11 takes flags out of a file and does not act on them. To be called on the command after parsing: it sets those
+  /// that the file says are true.
+  void apply_flags(CLI::App& command) const;
+
+ private:
+  mutable std::vector<std::pair<std::string, std::string>> given_;
 };
 
 }  // namespace pagoda::apps
