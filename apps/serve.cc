@@ -59,6 +59,7 @@ Status serve(const Arguments& arguments) {
   // The address first: that it is taken shows at once, not after a long load.
   const std::unique_ptr<server::Server> server = PAGODA_TRY(server::Server::bind(std::move(options)));
   const Model model = PAGODA_TRY(open_model(arguments, true));
+  for (const std::string& line : ledger(model.stats().memory)) std::fprintf(stderr, "pagoda: %s\n", line.c_str());
   if (open) std::fprintf(stderr, "pagoda: warning: without --api-key everybody who reaches this address may ask\n");
   std::fprintf(stderr, "pagoda: %s serves %s\n", server->address().c_str(), model.info().name.c_str());
   return server->run(model);

@@ -48,9 +48,10 @@ std::vector<CLI::ConfigItem> TomlConfig::from_config(std::istream& input) const 
 void TomlConfig::apply_flags(CLI::App& command) const {
   for (const auto& [name, value] : given_) {
     CLI::Option* const flag = command.get_option_no_throw("--" + name);
-    if (flag == nullptr || flag->get_expected_min() > 0 || flag->count() > 0) continue;
+    if (flag == nullptr || flag->get_expected_min() > 0 || flag->get_callback_run()) continue;
     if (value != "true" && value != "false") refuse(format("wants true or false at \"{}\"", name));
     if (value == "false") continue;
+    flag->clear();
     flag->add_result(value);
     flag->run_callback();
   }

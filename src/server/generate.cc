@@ -12,12 +12,6 @@ struct GenerateAnswer::Shared {
   std::optional<Outcome> outcome;
 };
 
-namespace {
-
-double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
-
-}  // namespace
-
 GenerateAnswer::GenerateAnswer(AnswerContext context, Work work, const std::function<void(std::function<void()>)>& run)
     : context_(std::move(context)), shared_(std::make_shared<Shared>()) {
   run([shared = shared_, work = std::move(work)] {
@@ -98,31 +92,22 @@ bool GenerateAnswer::take(std::size_t prompt, const Event& event, std::string& d
 }
 
 void GenerateAnswer::measure(std::size_t prompt, const Event& event) {
-  const Clock::time_point now = Clock::now();
   const auto n = static_cast<std::size_t>(started_->request.n);
   Choice& choice = choices_[prompt * n + static_cast<std::size_t>(event.choice)];
   const auto count = std::ssize(event.ids);
   if (count > 0) {
-    if (choice.begun) {
-      context_.metrics->tokens(seconds(now - choice.last), count);
-    } else {
-      context_.metrics->first_token(seconds(now - arrival_));
-      if (first_token_ms_ == 0) first_token_ms_ = seconds(now - arrival_) * 1000;
-    }
-    choice.begun = true;
-    choice.last = now;
+    if (first_token_ms_ == 0)
+      first_token_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - arrival_).count();
     choice.tokens += count;
   }
   if (event.finish == FinishReason::kNone) return;
-  choice.done = true;
   ++num_done_;
   usage_.prompt_tokens += event.usage.prompt_tokens;
   usage_.cached_tokens += event.usage.cached_tokens;
   usage_.completion_tokens += event.usage.completion_tokens;
   finish_ = to_string(event.finish);
   if (event.choice == 0) context_.metrics->prompt(event.usage.prompt_tokens);
-  context_.metrics->queued(event.timings.queue_ms / 1000);
-  context_.metrics->choice(finish_, seconds(now - arrival_), choice.tokens);
+  context_.metrics->choice(finish_, choice.tokens);
 }
 
 /// Data of a stream, with the head if it is the first; or the whole body.

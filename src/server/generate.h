@@ -52,9 +52,6 @@ class GenerateAnswer final : public http::Answer {
   using Clock = std::chrono::steady_clock;
   struct Shared;
   struct Choice {
-    bool begun = false;
-    bool done = false;
-    Clock::time_point last{};
     std::int64_t tokens = 0;
   };
 

@@ -7,11 +7,15 @@
 namespace pagoda::server {
 namespace {
 
-constexpr double kFirstToken[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
-constexpr double kInterToken[] = {0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05,
-                                  0.075, 0.1,    0.15,  0.2,    0.3,  0.4,   0.5,  1,    2.5};
-constexpr double kEndToEnd[] = {0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600};
 constexpr double kTokens[] = {1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072};
+
+Histogram of_tokens() { return {.bounds = kTokens, .counts = std::vector<std::int64_t>(std::size(kTokens) + 1)}; }
+
+void observe(Histogram& histogram, double value) {
+  const auto at = std::ranges::lower_bound(histogram.bounds, value) - histogram.bounds.begin();
+  ++histogram.counts[static_cast<std::size_t>(at)];
+  histogram.sum += value;
+}
 
 /// A label's value between quotes.
 std::string escaped(std::string_view text) {
@@ -43,7 +47,14 @@ class Writer {
     out_ += format("pagoda_{}{{{},{}}} {}\n", name, model_, labels, value);
   }
   void add(const Histogram& histogram, std::string_view name, std::string_view help) {
-    histogram.write(name, help, model_, out_);
+    describe("histogram", name, help);
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
+      total += histogram.counts[i];
+      const std::string bound = i < histogram.bounds.size() ? format("{}", histogram.bounds[i]) : "+Inf";
+      sample(format("{}_bucket", name), format("le=\"{}\"", bound), total);
+    }
+    out_ += format("pagoda_{0}_sum{{{1}}} {2}\npagoda_{0}_count{{{1}}} {3}\n", name, model_, histogram.sum, total);
   }
   std::string take() { return std::move(out_); }
 
@@ -54,39 +65,17 @@ class Writer {
 
 }  // namespace
 
-void Histogram::observe(double value, std::int64_t times) {
-  const auto at = std::ranges::lower_bound(bounds_, value) - bounds_.begin();
-  counts_[static_cast<std::size_t>(at)] += times;
-  sum_ += value * static_cast<double>(times);
-}
-
-void Histogram::write(std::string_view name, std::string_view help, std::string_view labels, std::string& out) const {
-  out += format("# HELP pagoda_{} {}\n# TYPE pagoda_{} histogram\n", name, help, name);
-  std::int64_t total = 0;
-  for (std::size_t i = 0; i < counts_.size(); ++i) {
-    total += counts_[i];
-    const std::string bound = i < bounds_.size() ? format("{}", bounds_[i]) : "+Inf";
-    out += format("pagoda_{}_bucket{{{},le=\"{}\"}} {}\n", name, labels, bound, total);
-  }
-  out += format("pagoda_{}_sum{{{}}} {}\npagoda_{}_count{{{}}} {}\n", name, labels, sum_, name, labels, total);
-}
-
-Metrics::Metrics()
-    : first_token_(kFirstToken),
-      inter_token_(kInterToken),
-      end_to_end_(kEndToEnd),
-      queue_(kFirstToken),
-      prompt_tokens_(kTokens),
-      answer_tokens_(kTokens) {
+Metrics::Metrics() : prompt_tokens_(of_tokens()), answer_tokens_(of_tokens()) {
   // So that a rate is there before the first event.
   for (const char* reason : {"stop", "length", "error"}) finished_[reason] = 0;
   for (const char* reason : {"queue_full", "overloaded", "draining", "unauthorized", "invalid"}) refused_[reason] = 0;
 }
 
-void Metrics::choice(std::string_view finish, double seconds, std::int64_t tokens) {
+void Metrics::prompt(std::int64_t tokens) { observe(prompt_tokens_, static_cast<double>(tokens)); }
+
+void Metrics::choice(std::string_view finish, std::int64_t tokens) {
   ++finished_[std::string(finish)];
-  end_to_end_.observe(seconds);
-  answer_tokens_.observe(static_cast<double>(tokens));
+  observe(answer_tokens_, static_cast<double>(tokens));
 }
 
 std::string Metrics::write(std::string_view model, const Stats& stats, std::int64_t connections) const {
@@ -109,6 +98,12 @@ std::string Metrics::write(std::string_view model, const Stats& stats, std::int6
   out.add("counter", "steps_total", "Steps of the engine.", stats.steps);
   out.add("counter", "step_seconds_total", "Time spent in steps.", stats.busy_ms / 1000);
   out.add("counter", "non_finite_rows_total", "Rows whose logits were no numbers.", stats.non_finite_rows);
+  out.add("counter", "requests_overdue_total", "Choices that ran past their deadline.", stats.overdue);
+  out.add("counter", "prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+          stats.prefix_lookup_tokens);
+  out.add("counter", "prefix_cache_hits_total", "Of these, found.", stats.prefix_hit_tokens);
+  out.add("gauge", "weights_bytes", "Memory of the weights.", stats.memory.weight_bytes);
+  out.add("gauge", "kv_cache_bytes", "Memory of the KV cache.", stats.memory.cache_bytes);
   out.add("counter", "requests_aborted_total", "Requests whose client left before the end.", aborted_);
   out.describe("counter", "request_success_total", "Choices that ended, by reason.");
   for (const auto& [reason, count] : finished_) {
@@ -122,10 +117,13 @@ std::string Metrics::write(std::string_view model, const Stats& stats, std::int6
   for (const auto& [key, count] : responses_) {
     out.sample("http_responses_total", format("route=\"{}\",status=\"{}\"", key.first, key.second), count);
   }
-  out.add(first_token_, "time_to_first_token_seconds", "From a request's arrival to its first token.");
-  out.add(inter_token_, "inter_token_latency_seconds", "Between two tokens of a choice.");
-  out.add(end_to_end_, "e2e_request_latency_seconds", "From a request's arrival to the end of a choice.");
-  out.add(queue_, "request_queue_time_seconds", "From a request's arrival to its first step.");
+  out.add(stats.first_token_s, "time_to_first_token_seconds", "From submission to a choice's first token.");
+  out.add(stats.inter_token_s, "inter_token_latency_seconds", "Between two tokens of a choice.");
+  out.add(stats.request_s, "e2e_request_latency_seconds", "From submission to the end of a choice.");
+  out.add(stats.queue_s, "request_queue_time_seconds", "From submission to the first step that worked on a choice.");
+  out.add(stats.step_s, "step_duration_seconds", "Of one step of the engine.");
+  out.add(stats.step_rows, "step_batch_size", "Sequences of a step.");
+  out.add(stats.step_tokens, "step_tokens", "Tokens of a step, of prompts and answers.");
   out.add(prompt_tokens_, "request_prompt_tokens", "Prompt tokens of a request.");
   out.add(answer_tokens_, "request_generation_tokens", "Tokens of a choice.");
   return out.take();

@@ -355,13 +355,10 @@ void Service::finished(const http::Request& request, const End& end) {
 std::optional<Error> Service::every_second(std::int64_t connections) {
   connections_ = connections;
   if (lost_) return lost_;
-  const Stats stats = served_.model.stats();
-  const bool works = stats.running + stats.queued > 0;
-  seconds_without_step_ = works && stats.steps == last_steps_ ? seconds_without_step_ + 1 : 0;
-  last_steps_ = stats.steps;
-  health_ = seconds_without_step_ >= options_.stuck_time.count() ? Health::kStuck : Health::kGood;
-  if (seconds_without_step_ < options_.give_up_time.count()) return std::nullopt;
-  return fail(ErrorCode::kInternal, "the engine has work and took no step for {} s", seconds_without_step_);
+  const double stalled_s = served_.model.stats().stalled_ms / 1000;
+  health_ = stalled_s >= static_cast<double>(options_.stuck_time.count()) ? Health::kStuck : Health::kGood;
+  if (stalled_s < static_cast<double>(options_.give_up_time.count())) return std::nullopt;
+  return fail(ErrorCode::kInternal, "the engine has work and took no step for {:.0f} s", stalled_s);
 }
 
 }  // namespace pagoda::server

@@ -69,8 +69,6 @@ class Service final : public http::Routes {
   bool draining_ = false;
   Health health_ = Health::kGood;
   std::optional<Error> lost_;
-  std::int64_t last_steps_ = -1;
-  std::int64_t seconds_without_step_ = 0;
 
   Workers workers_;  // last: its threads use what stands above
 };
