@@ -76,6 +76,7 @@ class ServedTest(unittest.TestCase):
                 self.assertEqual(headers["x-content-type-options"], "nosniff")
                 policy = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
                 self.assertEqual((policy["default-src"], policy["script-src"], policy["style-src"], policy["frame-ancestors"]), ("'none'", "'self'", "'self'", "'none'"))
+                self.assertEqual((policy["img-src"], policy["require-trusted-types-for"], policy["trusted-types"]), ("'self'", "'script'", "'none'"))
                 self.assertEqual(self.served.get(path, headers={"If-None-Match": headers["etag"]}.items())[0], 304)
         for path in ("/assets/", "/assets/..%2findex.html", "/web/index.html", "/assets/nothing.js", "/package.json"):
             self.assertEqual(self.served.get(path)[0], 401, path)
