@@ -33,8 +33,8 @@ struct Layout {
   void (*pack)(const quant::Format& format, WeightShape shape, std::int64_t first_row, std::int64_t num_rows,
                const std::byte* file_rows, std::byte* packed) = nullptr;
 
-  /// One row as the file had it, byte for byte (format.row_bytes(k) of them). Null for rows_f32, which keeps values
-  /// only.
+  /// One row as the file had it, byte for byte (format.row_bytes(k) of them). Null for rows_f32 and mma_codes, which
+  /// keep what a row means.
   void (*unpack_row)(const quant::Format& format, WeightShape shape, const std::byte* packed, std::int64_t row,
                      std::byte* file_row) = nullptr;
 
@@ -59,6 +59,9 @@ extern const Layout kFloatRows16Layout;
 
 /// bf16 in the order of tensor-core fragments: what GPUs' kernels read (cuda_mma16.h).
 extern const Layout kMma16Layout;
+
+/// Codes of formats that state a coding, in the same order, with their scales (cuda_mma_codes.h).
+extern const Layout kMmaCodesLayout;
 
 std::span<const Layout* const> all_layouts();
 

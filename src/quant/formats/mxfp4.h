@@ -36,7 +36,8 @@ struct MXFP4 {
 
   static constexpr Coding kCoding{.bits = 4, .group = 32, .table = CodeTable::kE2m1, .scale = ScaleType::kE8m0};
   static PAGODA_SHARED int code(const Block& block, int element) {
-    return element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
+    const int q = element < 16 ? block.codes[element] & 15 : block.codes[element - 16] >> 4;
+    return q == 8 ? 0 : q;  // minus zero reads as zero
   }
   static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.exponent; }
 };

@@ -1,0 +1,267 @@
+// Codes of the layout mma_codes as bf16 fragments in registers, and their scales.
+//
+// Whole numbers become 128 + q by putting q under the exponent of 128 (eight bits: 128 + low and 2048 + 16·high, in two
+// parts whose products add up): Σ(128 + q - bias)·x is made right by Σx. Small floats keep their bits at the lower end
+// of bf16's exponent, where they are 2^kExponent too small, and denormal if they were so: x is made larger by
+// 2^kInputExponent and sums are scaled back.
+#pragma once
+
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/vector.cuh"
+#include "kernels/linear/cuda_mma_codes.h"
+
+namespace pagoda::kernels {
+
+/// (a & mask) | b in one instruction.
+__device__ __forceinline__ std::uint32_t put(std::uint32_t a, std::uint32_t mask, std::uint32_t b) {
+  std::uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(a), "r"(mask), "r"(b));
+  return r;
+}
+
+template <Coding kCoding>
+struct Codes {
+  using Table = quant::CodeTable;
+  static constexpr Table kTable = kCoding.table;
+  static constexpr bool kWhole = kTable == Table::kInteger;
+  static constexpr bool kEightFloat = is_float_code(kCoding);
+  static constexpr bool kEightWhole = kWhole && kCoding.bits == 8;
+  static constexpr int kParts = kEightWhole ? 2 : 1;
+  /// What is added to a code by the way.
+  static constexpr float kMagic = kEightWhole ? 2176.0f : kWhole ? 128.0f : 0.0f;
+  static constexpr bool kNeedsSums = kWhole;
+  static constexpr int kExponent = kTable == Table::kE2m1   ? 126
+                                   : kTable == Table::kE4m3 ? 120
+                                   : kTable == Table::kE5m2 ? 112
+                                                            : 0;
+  static constexpr int kInputExponent = kExponent != 0 ? 96 : 0;
+
+  /// A lane's codes of a unit, as they lie.
+  struct Unit {
+    Vec16 nibbles[kCoding.bits == 8 ? 2 : 1];
+    std::uint32_t twos[2];
+    std::uint32_t ones;
+  };
+
+  static __device__ __forceinline__ Unit load(const char* unit, int lane) {
+    Unit u;
+    if constexpr (kCoding.bits >= 4) {
+      u.nibbles[0] = load_vec16(unit + lane * 16);
+      if constexpr (kCoding.bits == 8) u.nibbles[1] = load_vec16(unit + 512 + lane * 16);
+    }
+    if constexpr (kCoding.bits < 4 || kCoding.bits == 6) {
+      const auto* twos = reinterpret_cast<const uint2*>(unit + (kCoding.bits < 4 ? 0 : 512));
+      const uint2 both = twos[lane];
+      u.twos[0] = both.x;
+      u.twos[1] = both.y;
+    }
+    if constexpr (kCoding.bits == 3 || kCoding.bits == 5) {
+      u.ones = reinterpret_cast<const std::uint32_t*>(unit + low_plane_bytes(kCoding))[lane];
+    }
+    return u;
+  }
+
+  /// Word `turn`, `half` of a unit as four pairs of bf16, the lower column in the lower half.
+  template <int kTurn, int kHalf, int kPart = 0>
+  static __device__ __forceinline__ void decode(const Unit& u, std::uint32_t (&pair)[4]) {
+    constexpr int kWord = 2 * kTurn + kHalf;
+    if constexpr (kEightFloat) {
+      constexpr int kShift = kTable == Table::kE4m3 ? 4 : 3;
+      constexpr std::uint32_t kMagnitude = kTable == Table::kE4m3 ? 0x07f007f0u : 0x0fe00fe0u;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const std::uint32_t w = u.nibbles[kTurn].word[2 * kHalf + i];
+        const std::uint32_t v = w << 8;
+        pair[2 * i] = put(w, 0x80008000u, (w >> kShift) & kMagnitude);
+        pair[2 * i + 1] = put(v, 0x80008000u, (v >> kShift) & kMagnitude);
+      }
+    } else if constexpr (kTable == Table::kE2m1) {
+      const std::uint32_t w = u.nibbles[0].word[kWord];
+      pair[0] = w & 0x81c081c0u;
+      pair[1] = put(w << 2, 0x80008000u, (w << 3) & 0x01c001c0u);
+      pair[2] = (w << 6) & 0x81c081c0u;
+      pair[3] = put(w << 1, 0x80008000u, (w >> 4) & 0x01c001c0u);
+    } else if constexpr (kTable == Table::kIq4) {
+      decode_iq4(u.nibbles[0].word[kWord], pair);
+    } else if constexpr (kCoding.bits < 4) {
+      const std::uint32_t w = u.twos[kTurn] >> (8 * kHalf);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) pair[i] = put(w >> (2 * i), 0x00030003u, 0x43004300u);
+      if constexpr (kCoding.bits == 3) add_ones<kWord, 2>(u.ones, pair);
+    } else {
+      const std::uint32_t w = u.nibbles[kPart].word[kWord];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) pair[i] = put(w >> (4 * i), 0x000f000fu, kPart == 0 ? 0x43004300u : 0x45004500u);
+      if constexpr (kCoding.bits == 5) add_ones<kWord, 4>(u.ones, pair);
+      if constexpr (kCoding.bits == 6) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          constexpr int kFirst = 8 * kHalf - 4;
+          const int shift = kFirst + 2 * i;
+          pair[i] = put(shift >= 0 ? u.twos[kTurn] >> shift : u.twos[kTurn] << -shift, 0x00300030u, pair[i]);
+        }
+      }
+    }
+  }
+
+ private:
+  template <int kWord, int kBit>
+  static __device__ __forceinline__ void add_ones(std::uint32_t ones, std::uint32_t (&pair)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int shift = 4 * kWord + i - kBit;
+      pair[i] = put(shift >= 0 ? ones >> shift : ones << -shift, 0x00010001u << kBit, pair[i]);
+    }
+  }
+
+  /// Sixteen values by selecting bytes, four codes at a time: from the first eight or the last.
+  static __device__ __forceinline__ void decode_iq4(std::uint32_t w, std::uint32_t (&pair)[4]) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t four = i == 0 ? w : w >> 16;
+      const std::uint32_t index = four & 0x7777u;
+      const std::uint32_t which = ((four >> 1) & 0x4444u) | 0x3210u;
+      const std::uint32_t high = __byte_perm(__byte_perm(Iq4::high(0), Iq4::high(1), index),
+                                             __byte_perm(Iq4::high(2), Iq4::high(3), index), which);
+      const std::uint32_t low = __byte_perm(__byte_perm(Iq4::low(0), Iq4::low(1), index),
+                                            __byte_perm(Iq4::low(2), Iq4::low(3), index), which);
+      pair[2 * i] = __byte_perm(low, high, 0x5140u);
+      pair[2 * i + 1] = __byte_perm(low, high, 0x7362u);
+    }
+  }
+  struct Iq4 {
+    static __device__ constexpr std::uint32_t byte_of(int code, int shift) {
+      constexpr int values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+      return __builtin_bit_cast(std::uint32_t, static_cast<float>(values[code])) >> shift & 255u;
+    }
+    static __device__ constexpr std::uint32_t four(int first, int shift) {
+      return byte_of(first, shift) | byte_of(first + 1, shift) << 8 | byte_of(first + 2, shift) << 16 |
+             byte_of(first + 3, shift) << 24;
+    }
+    static __device__ __forceinline__ std::uint32_t high(int i) {
+      constexpr std::uint32_t all[4] = {four(0, 24), four(4, 24), four(8, 24), four(12, 24)};
+      return all[i];
+    }
+    static __device__ __forceinline__ std::uint32_t low(int i) {
+      constexpr std::uint32_t all[4] = {four(0, 16), four(4, 16), four(8, 16), four(12, 16)};
+      return all[i];
+    }
+  };
+};
+
+/// Scales and offsets of one lane's two rows, of the groups of a unit.
+template <Coding kCoding>
+struct Scales {
+  using Type = quant::ScaleType;
+  using Offset = quant::OffsetType;
+  static constexpr int kGroups = sub_span_groups(kCoding);  // of a unit; 1 if a group is wider
+  static constexpr int kEntry = entry_bytes(kCoding);
+  static constexpr int kScale = scale_bytes(kCoding);
+  static constexpr int kBytes = kGroups * 2 * kEntry;  // of the lane's vector
+  static constexpr int kWords = (kBytes + 3) / 4;
+  static constexpr bool kOffset = kCoding.offset != Offset::kNone;
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+
+  std::uint32_t raw[kWords];
+  float factor[2], second[2];  // of the 256 columns
+
+  /// `span` is where the span's scales begin, `sub` the number of the unit in it (0 where a span is no wider).
+  static __device__ __forceinline__ Scales load(const char* span, int sub, int r) {
+    Scales s;
+    const char* at = span + kTileRows16 * super_bytes(kCoding) + sub * sub_span_bytes(kCoding) + r * kBytes;
+    if constexpr (kBytes == 4) {
+      s.raw[0] = *reinterpret_cast<const std::uint32_t*>(at);
+    } else if constexpr (kBytes == 8) {
+      const uint2 v = *reinterpret_cast<const uint2*>(at);
+      s.raw[0] = v.x;
+      s.raw[1] = v.y;
+    } else {
+      const Vec16 v = load_vec16(at);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s.raw[i] = v.word[i];
+    }
+    if constexpr (kCoding.scale == Type::kS8) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) s.raw[i] ^= 0x80808080u;  // from 0 on, as small_whole wants it
+    }
+    if constexpr (kCoding.super == quant::SuperScale::kF16) {
+      const std::uint32_t v = *reinterpret_cast<const std::uint32_t*>(span + r * 4);
+      s.factor[0] = from_f16(static_cast<std::uint16_t>(v));
+      s.factor[1] = from_f16(static_cast<std::uint16_t>(v >> 16));
+    } else if constexpr (kCoding.super == quant::SuperScale::kF16Pair) {
+      const uint2 v = *reinterpret_cast<const uint2*>(span + r * 8);
+      s.factor[0] = from_f16(static_cast<std::uint16_t>(v.x));
+      s.second[0] = from_f16(static_cast<std::uint16_t>(v.x >> 16));
+      s.factor[1] = from_f16(static_cast<std::uint16_t>(v.y));
+      s.second[1] = from_f16(static_cast<std::uint16_t>(v.y >> 16));
+    } else if constexpr (kCoding.super == quant::SuperScale::kF32) {
+      const float2 v = *reinterpret_cast<const float2*>(span + r * 8);
+      s.factor[0] = v.x;
+      s.factor[1] = v.y;
+    }
+    return s;
+  }
+
+  /// The scale of a group for row r + 8·half.
+  __device__ __forceinline__ float scale(int group, int half) const {
+    const int at = (group * 2 + half) * kEntry;
+    if constexpr (kCoding.scale == Type::kF32) {
+      const std::uint32_t bits = raw[at / 4];
+      const float value = __uint_as_float(kCoding.offset == Offset::kZero ? bits & 0xffffff00u : bits);
+      return value;
+    } else if constexpr (kCoding.scale == Type::kF16) {
+      return from_f16(half_word(at));
+    } else if constexpr (kCoding.scale == Type::kBf16) {
+      return at % 4 == 0 ? bf16_low(raw[at / 4]) : bf16_high(raw[at / 4]);
+    } else if constexpr (kCoding.scale == Type::kE8m0) {
+      return __uint_as_float(__byte_perm(raw[at / 4], 0, 0x0444u | (at % 4) << 12) >> 1);
+    } else if constexpr (kCoding.scale == Type::kE4m3) {
+      return f16_of_e4m3_scale(at) * (kCoding.super == quant::SuperScale::kNone ? 1.0f : factor[half]);
+    } else if constexpr (kCoding.scale == Type::kS8) {
+      return (lifted(at) - 8388736.0f) * factor[half];  // 2^23 + 128
+    } else {
+      return small_whole(at, factor[half]);
+    }
+  }
+
+  /// What Σx of the group is multiplied with, if `magic` was added to every code; `scale` as above.
+  __device__ __forceinline__ float offset(int group, int half, float scale, float magic) const {
+    const int at = (group * 2 + half) * kEntry + kScale;
+    if constexpr (kCoding.offset == Offset::kNone) {
+      return -magic * scale;
+    } else if constexpr (kCoding.offset == Offset::kZero) {
+      const int scale_at = (group * 2 + half) * kEntry;
+      // 2^23 + z as a float's bits: 2^23 goes away exactly.
+      const float zero = __uint_as_float(__byte_perm(raw[scale_at / 4], 0x4b000000u, 0x7440u)) - 8388608.0f;
+      return -scale * (zero + magic);
+    } else if constexpr (kCoding.offset == Offset::kMinimum) {
+      return fmaf(-magic, scale, small_whole(at, -second[half]));
+    } else if constexpr (kCoding.scale == Type::kF16) {
+      return fmaf(-magic, scale, from_f16(half_word(at)));
+    } else if constexpr (kCoding.scale == Type::kBf16) {
+      return fmaf(-magic, scale, at % 4 == 0 ? bf16_low(raw[at / 4]) : bf16_high(raw[at / 4]));
+    } else {
+      return fmaf(-magic, scale, __uint_as_float(raw[at / 4]));
+    }
+  }
+
+ private:
+  __device__ __forceinline__ std::uint16_t half_word(int at) const {
+    return static_cast<std::uint16_t>(at % 4 == 0 ? raw[at / 4] : raw[at / 4] >> 16);
+  }
+  /// byte · by: the byte under the exponent of 2^23, which goes away exactly (by has 11 bits).
+  __device__ __forceinline__ float small_whole(int at, float by) const {
+    return fmaf(lifted(at), by, -by * 8388608.0f);
+  }
+  __device__ __forceinline__ float lifted(int at) const {
+    return __uint_as_float(__byte_perm(raw[at / 4], 0x4b000000u, 0x7440u | at % 4));
+  }
+  __device__ __forceinline__ float f16_of_e4m3_scale(int at) const {
+    std::uint32_t pair;
+    const auto bytes = static_cast<std::uint16_t>(raw[at / 4] >> (at % 4 / 2 * 16));
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(bytes));
+    return from_f16(static_cast<std::uint16_t>(at % 2 == 0 ? pair : pair >> 16));
+  }
+};
+
+}  // namespace pagoda::kernels

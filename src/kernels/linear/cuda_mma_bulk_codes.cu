@@ -1,0 +1,496 @@
+// y[m, n] = Σ_k x[m, k] · w[n, k] for few rows of x, w in the layout mma_codes (cuda_mma_codes.h), on sm_90: what
+// cuda_mma_bulk_rows.cu is for bf16. A warp takes every WARPS-th unit of 64 columns of a tile: it makes bf16 fragments
+// of the codes in registers, multiplies, and adds the group's sums, scaled, to its own in float; so no weight is
+// rounded. Σx of the groups, which offsets and the codes' own bias are multiplied with, is made once a block by
+// products with ones. Bytes: codes and scales once; x once a block. Chosen for decode of few rows on sm_90. Constants:
+// FORMAT, TOKEN_TILES, WARPS, STAGE_UNITS (a multiple of WARPS and of 4), NORM (0, 1), EPILOGUE (0 bf16, 1 float, 2
+// residual +=, 3 SiLU, 4 GELU).
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/bulk.cuh"
+#include "kernels/cuda/format.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/vector.cuh"
+#include "kernels/linear/cuda_codes.cuh"
+#include "kernels/linear/cuda_mma_bulk_codes.h"
+
+namespace pagoda::kernels {
+
+constexpr bool kGated = EPILOGUE >= 3;
+constexpr int kSets = kGated ? 2 : 1;
+constexpr int kThreads = WARPS * 32;  // and one warp that feeds them
+constexpr int kTokens = TOKEN_TILES * 8;
+constexpr int kSumStride = kTokens + 1;
+constexpr int kSums = WARPS * kSets * 16 * kSumStride;
+constexpr int kMaxStages = 32;
+constexpr int kAhead = 4;  // loads of x under way in a thread
+constexpr Coding kCoding = Format::kCoding;
+using TheCodes = Codes<kCoding>;
+using TheScales = Scales<kCoding>;
+constexpr int kUnitBytes = unit_bytes(kCoding);
+constexpr int kSpanUnits = span_columns(kCoding) / kUnitColumns;
+constexpr int kStageCodes = STAGE_UNITS * kUnitBytes;
+constexpr int kSetBytes = mma_bulk_codes_set_bytes(kCoding, STAGE_UNITS);
+constexpr int kGroupColumns = kCoding.group < kUnitColumns ? kCoding.group : kUnitColumns;
+constexpr int kUnitSums = mma_bulk_codes_sums(kCoding);
+constexpr bool kSmallGroups = kCoding.group == 16;  // columns of a turn are in another order (cuda_mma_codes.h)
+constexpr float kOutputFactor = TheCodes::kExponent == 126   ? 0x1p30f
+                                : TheCodes::kExponent == 120 ? 0x1p24f
+                                : TheCodes::kExponent == 112 ? 0x1p16f
+                                                             : 1.0f;
+constexpr float kInputFactor = TheCodes::kInputExponent != 0 ? 0x1p96f : 1.0f;
+constexpr int kStageBytes = kSets * kSetBytes;
+constexpr int kSquares = kTokens > WARPS ? kTokens : WARPS;
+static_assert(STAGE_UNITS % WARPS == 0 && STAGE_UNITS % 4 == 0);
+
+struct Shared {
+  Barrier full[kMaxStages], empty[kMaxStages], input;
+  float squares[kSquares];  // of a token, by the warps that share it
+};
+
+/// The columns of one block: units [begin, begin + count) of each tile.
+struct Slice {
+  int index, begin, count, tile_units, tile_spans;
+};
+
+__device__ __forceinline__ Slice slice_of_block(const MmaBulkCodesParams& p) {
+  const int all = static_cast<int>(num_units(p.k));
+  const int each = static_cast<int>(mma_bulk_codes_slice(p.k, p.splits));
+  const int index = static_cast<int>(blockIdx.x) % p.splits;
+  return {index, index * each, max(0, min(each, all - index * each)), all, static_cast<int>(num_spans(kCoding, p.k))};
+}
+
+/// A tile of 16 rows of one weight, by its number over all weights.
+struct Place {
+  int weight;
+  std::int64_t tile;
+};
+
+__device__ __forceinline__ Place locate(const MmaBulkCodesParams& p, std::int64_t tile) {
+  int which = 0;
+  if constexpr (!kGated) {
+    while (which + 1 < p.num_weights && tile >= (p.weights[which].n + 15) / 16) {
+      tile -= (p.weights[which].n + 15) / 16;
+      ++which;
+    }
+  }
+  return {which, tile};
+}
+
+/// Warps that share a token's norm.
+__device__ __forceinline__ int warps_a_token(int m) {
+  int share = WARPS;
+  while (share > 1 && (WARPS / share) < m) share /= 2;
+  return share;
+}
+
+/// Where the ring stands, for one who fills or empties it.
+struct Cursor {
+  int slot;
+  std::uint32_t parity;
+  __device__ __forceinline__ void advance(int stages) {
+    if (++slot == stages) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// The feeding warp's whole work.
+__device__ __forceinline__ void feed(const MmaBulkCodesParams& p, const Slice& slice, std::int64_t tiles, Shared& s,
+                                     char* ring) {
+  const int lane = threadIdx.x % 32;
+  Cursor at{0, 1};  // an empty ring: its first waits pass at once
+  Cursor landed{0, 0};
+  int under_way = 0;
+  for (std::int64_t tile = blockIdx.x / p.splits; tile < tiles; tile += gridDim.x / p.splits) {
+    const Place place = locate(p, tile);
+    for (int unit = 0; unit < slice.count; unit += STAGE_UNITS, at.advance(p.stages)) {
+      wait_barrier(&s.empty[at.slot], at.parity);
+      if (under_way == p.window) {
+        wait_barrier(&s.full[landed.slot], landed.parity);
+        landed.advance(p.stages);
+      } else {
+        ++under_way;
+      }
+      const int units = min(STAGE_UNITS, slice.count - unit);
+      const int codes = units * kUnitBytes;
+      const int scales = (units + kSpanUnits - 1) / kSpanUnits * span_bytes(kCoding);
+      if (lane == 0) {
+        arrive_expecting(&s.full[at.slot], static_cast<std::uint32_t>((codes + scales) * kSets));
+        const std::int64_t first = place.tile * slice.tile_units + slice.begin + unit;
+        const std::int64_t span = place.tile * slice.tile_spans + (slice.begin + unit) / kSpanUnits;
+#pragma unroll
+        for (int set = 0; set < kSets; ++set) {
+          const MmaCodesWeight& weight = p.weights[place.weight + set];
+          char* to = ring + at.slot * kStageBytes + set * kSetBytes;
+          copy_bulk(to, static_cast<const char*>(weight.codes) + first * kUnitBytes, codes, &s.full[at.slot]);
+          copy_bulk(to + kStageCodes, static_cast<const char*>(weight.scales) + span * span_bytes(kCoding), scales,
+                    &s.full[at.slot]);
+        }
+      }
+      __syncwarp();
+    }
+  }
+}
+
+/// Where piece `i` of four columns of a row goes.
+__device__ __forceinline__ int place_of_piece(int i) {
+  return kSmallGroups ? (i & ~7) | (i & 3) << 1 | (i >> 2 & 1) : i;
+}
+
+/// Two bf16 times kInputFactor.
+__device__ __forceinline__ std::uint32_t enlarge(std::uint32_t pair) {
+  return pack_bf16(bf16_low(pair) * kInputFactor, bf16_high(pair) * kInputFactor);
+}
+
+/// A turn of x in the order that fragments want, and as large.
+__device__ __forceinline__ void arrange(char* turn) {
+  Vec16 v[4], to[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) v[i] = load_vec16(turn + i * 16);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      // Pieces of four columns: piece quad of the first 16, then of the last 16.
+      const int piece = kSmallGroups ? w / 2 * 4 + i : 2 * i + w / 2;
+      const std::uint32_t pair = v[piece / 2].word[piece % 2 * 2 + w % 2];
+      to[i].word[w] = TheCodes::kInputExponent != 0 ? enlarge(pair) : pair;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) store_vec16(turn + i * 16, to[i]);
+}
+
+/// x·w of the norm as bf16, and the squares' sums; zeros up to the slice's last unit.
+__device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const Slice& slice, Shared& s, char* x) {
+  const std::int64_t stride = mma_bulk_codes_stride(p.k, p.splits);
+  const std::int64_t columns =
+      min(p.k - std::int64_t{slice.begin} * kUnitColumns, std::int64_t{slice.count} * kUnitColumns);
+#if !NORM
+  if (threadIdx.x == 0) {
+    const auto bytes = static_cast<std::uint32_t>(max(std::int64_t{0}, columns) * 2);
+    arrive_expecting(&s.input, bytes * p.m);
+    for (int token = 0; bytes > 0 && token < p.m; ++token) {
+      const std::int64_t first = token * p.input_stride + std::int64_t{slice.begin} * kUnitColumns;
+      copy_bulk(x + token * stride, static_cast<const char*>(p.input) + first * 2, bytes, &s.input);
+    }
+  }
+#endif
+  const int empty = static_cast<int>(slice.count * kUnitColumns - columns) / 8;  // 16-byte chunks past the matrix
+  for (int i = threadIdx.x; i < empty * p.m; i += kThreads) {
+#if NORM
+    // The last turn's columns lie in their order already.
+    const int piece = static_cast<int>(columns / 4) + i % empty * 2;
+    for (int half = 0; half < 2; ++half) {
+      reinterpret_cast<uint2*>(x + i / empty * stride)[place_of_piece(piece + half)] = uint2{};
+    }
+#else
+    store_vec16(x + i / empty * stride + columns * 2 + i % empty * 16, Vec16{});
+#endif
+  }
+#if NORM
+  const int warp = threadIdx.x / 32;
+  const int share = warps_a_token(p.m);
+  const int chunks = static_cast<int>(p.k / 4);
+  for (int token = warp / share; token < p.m; token += WARPS / share) {
+    const float4* source = reinterpret_cast<const float4*>(static_cast<const float*>(p.input) + token * p.input_stride);
+    float sum = 0;
+    const int step = share * 32;
+    for (int first = warp % share * 32 + threadIdx.x % 32; first < chunks; first += kAhead * step) {
+      // All loads of a turn before the first use: the loop waits once for them.
+      float4 v[kAhead], w[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const bool inside = first + i * step < chunks;
+        v[i] = inside ? source[first + i * step] : float4{};
+        w[i] = inside ? reinterpret_cast<const float4*>(p.norm)[first + i * step] : float4{};
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (first + i * step >= chunks) break;
+        sum = fmaf(v[i].x, v[i].x, fmaf(v[i].y, v[i].y, fmaf(v[i].z, v[i].z, fmaf(v[i].w, v[i].w, sum))));
+        uint2 packed;
+        const float shift = p.norm_shift;
+        packed.x = pack_bf16(v[i].x * (w[i].x + shift) * kInputFactor, v[i].y * (w[i].y + shift) * kInputFactor);
+        packed.y = pack_bf16(v[i].z * (w[i].z + shift) * kInputFactor, v[i].w * (w[i].w + shift) * kInputFactor);
+        reinterpret_cast<uint2*>(x + token * stride)[place_of_piece(first + i * step)] = packed;
+      }
+    }
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) s.squares[token * share + warp % share] = sum;
+  }
+#endif
+  sync_threads<1>(kThreads);
+#if !NORM
+  wait_barrier(&s.input, 0);
+  if constexpr (kSmallGroups || TheCodes::kInputExponent != 0) {
+    const int turns = slice.count * 2;
+    for (int i = threadIdx.x; i < turns * p.m; i += kThreads) arrange(x + i / turns * stride + i % turns * 64);
+    sync_threads<1>(kThreads);
+  }
+#endif
+}
+
+__device__ __forceinline__ float norm_factor(const MmaBulkCodesParams& p, const Shared& s, int token) {
+#if NORM
+  const int share = warps_a_token(p.m);
+  float sum = 0;
+  for (int i = 0; i < share; ++i) sum += s.squares[token * share + i];
+  return rsqrtf(sum / static_cast<float>(p.k) + p.epsilon) * kOutputFactor;
+#else
+  return kOutputFactor;
+#endif
+}
+
+__device__ __forceinline__ float gate_activation(float gate) { return EPILOGUE == 3 ? silu(gate) : gelu_tanh(gate); }
+
+/// Writes what one output of the block came to. A bias belongs to the first slice.
+__device__ __forceinline__ void finish(const MmaBulkCodesParams& p, const MmaCodesWeight& weight, int slice,
+                                       std::int64_t row, int token, float value, float up, float before) {
+  if (weight.bias != nullptr && slice == 0) value += weight.bias[row];
+  if constexpr (kGated) {
+    if (p.weights[1].bias != nullptr) up += p.weights[1].bias[row];
+    value = gate_activation(value) * up;
+  }
+  const std::int64_t at = token * weight.output_stride + row;
+  if constexpr (EPILOGUE == 1) {
+    static_cast<float*>(weight.output)[slice * p.split_stride + at] = value;
+  } else if constexpr (EPILOGUE == 2) {
+    static_cast<float*>(weight.output)[at] = fmaf(p.scale, value, before);
+  } else {
+    static_cast<std::uint16_t*>(weight.output)[at] = to_bf16(value);
+  }
+}
+
+using Sums = float[kSets][TOKEN_TILES][4];
+
+/// Adds a group's sums, scaled, to the lane's own. `x_sums` are Σx of the group for the lane's tokens.
+__device__ __forceinline__ void add_group(float (&sums)[TOKEN_TILES][4], const float (&group)[TOKEN_TILES][4],
+                                          const TheScales& scales, int index, const float* x_sums) {
+  float scale[2], offset[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    scale[h] = scales.scale(index, h);
+    if constexpr (TheCodes::kNeedsSums) {
+      offset[h] = scales.offset(index, h, scale[h], TheCodes::kMagic + static_cast<float>(kCoding.bias));
+    }
+  }
+#pragma unroll
+  for (int t = 0; t < TOKEN_TILES; ++t) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[t][e] = fmaf(scale[e / 2], group[t][e], sums[t][e]);
+    if constexpr (TheCodes::kNeedsSums) {
+      const float2 x = *reinterpret_cast<const float2*>(x_sums + t * 8);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[t][e] = fmaf(offset[e / 2], e % 2 == 0 ? x.x : x.y, sums[t][e]);
+    }
+  }
+}
+
+using Groups = float[kSets][TOKEN_TILES][4];
+
+/// A unit's codes and scales, of gate and up.
+struct Weights {
+  TheCodes::Unit codes[kSets];
+  TheScales scales[kSets];
+};
+
+/// 32 columns of a unit. `input` is the lane's own place in x, `x_sums` its place in the unit's sums.
+template <int kTurn>
+__device__ __forceinline__ void multiply_turn(Sums& sums, Groups& group, const Weights& w, const char* input,
+                                              std::int64_t stride, int present, const float* x_sums) {
+  Vec16 b[TOKEN_TILES];
+#pragma unroll
+  for (int t = 0; t < TOKEN_TILES; ++t) {
+    // Columns of the product from m on are zeros, and are never stored.
+    b[t] = t * 8 < present ? load_vec16(input + t * 8 * stride + kTurn * 64) : Vec16{};
+  }
+#pragma unroll
+  for (int set = 0; set < kSets; ++set) {
+    std::uint32_t top[TheCodes::kParts][4], bottom[TheCodes::kParts][4];
+    TheCodes::template decode<kTurn, 0>(w.codes[set], top[0]);
+    TheCodes::template decode<kTurn, 1>(w.codes[set], bottom[0]);
+    if constexpr (TheCodes::kParts == 2) {
+      TheCodes::template decode<kTurn, 0, 1>(w.codes[set], top[1]);
+      TheCodes::template decode<kTurn, 1, 1>(w.codes[set], bottom[1]);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {  // 16 columns each
+      const int column = kTurn * 32 + half * 16;
+#pragma unroll
+      for (int t = 0; t < TOKEN_TILES; ++t) {
+        if (column % kGroupColumns == 0) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) group[set][t][e] = 0;
+        }
+#pragma unroll
+        for (int part = 0; part < TheCodes::kParts; ++part) {
+          const auto &upper = top[part], &lower = bottom[part];
+          mma_bf16(group[set][t], {upper[2 * half], lower[2 * half], upper[2 * half + 1], lower[2 * half + 1]},
+                   {b[t].word[2 * half], b[t].word[2 * half + 1]});
+        }
+      }
+      if ((column + 16) % kGroupColumns == 0) {
+        const int index = column / kGroupColumns;
+        add_group(sums[set], group[set], w.scales[set], index, x_sums + index * kTokens);
+      }
+    }
+  }
+}
+
+/// One unit: 64 columns of 16 rows. `stage` is the first set's place in the ring, `unit` the unit's number in it.
+__device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit, const char* input,
+                                         std::int64_t stride, int present, const float* x_sums, int lane) {
+  Weights w;
+#pragma unroll
+  for (int set = 0; set < kSets; ++set) {
+    const char* from = stage + set * kSetBytes;
+    w.codes[set] = TheCodes::load(from + unit * kUnitBytes, lane);
+    // A unit of a wide group finds that group's scales, whichever of its units it is.
+    constexpr int kSubUnits = sub_span_columns(kCoding) / kUnitColumns;
+    w.scales[set] = TheScales::load(from + kStageCodes + unit / kSpanUnits * span_bytes(kCoding),
+                                    unit % kSpanUnits / kSubUnits, lane / 4);
+  }
+  Groups group;
+  multiply_turn<0>(sums, group, w, input, stride, present, x_sums);
+  multiply_turn<1>(sums, group, w, input, stride, present, x_sums);
+}
+
+/// Σx of the groups of a unit, for all tokens: a product with ones, whose rows are all the same.
+__device__ __forceinline__ void sum_input(const char* input, std::int64_t stride, int present, float* x_sums,
+                                          int lane) {
+  float group[TOKEN_TILES][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int column = i * 16;
+#pragma unroll
+    for (int t = 0; t < TOKEN_TILES; ++t) {
+      const uint2 b =
+          t * 8 < present ? *reinterpret_cast<const uint2*>(input + t * 8 * stride + i / 2 * 64 + i % 2 * 8) : uint2{};
+      if (column % kGroupColumns == 0) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) group[t][e] = 0;
+      }
+      constexpr std::uint32_t kOnes = 0x3f803f80u;
+      mma_bf16(group[t], {kOnes, kOnes, kOnes, kOnes}, {b.x, b.y});
+      if ((column + 16) % kGroupColumns == 0 && lane < 4) {
+        *reinterpret_cast<float2*>(x_sums + column / kGroupColumns * kTokens + t * 8) =
+            float2{group[t][0], group[t][1]};
+      }
+    }
+  }
+}
+
+}  // namespace pagoda::kernels
+
+using namespace pagoda;
+using namespace pagoda::kernels;
+
+extern "C" __global__ void __launch_bounds__(kThreads + 32)
+    mma_bulk_codes(const __grid_constant__ MmaBulkCodesParams p) {
+  extern __shared__ __align__(128) char shared[];  // the ring, two sets of the warps' sums, x, its sums
+  __shared__ Shared s;
+  char* const ring = shared;
+  float* const all_sums = reinterpret_cast<float*>(ring + p.stages * kStageBytes);
+  char* const x = reinterpret_cast<char*>(all_sums + 2 * kSums);
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < p.stages; ++i) {
+      init_barrier(&s.full[i], 1);
+      init_barrier(&s.empty[i], WARPS);
+    }
+    init_barrier(&s.input, 1);
+    publish_barriers();
+  }
+  __syncthreads();
+
+  std::int64_t tiles = 0;
+  for (int i = 0; i < (kGated ? 1 : p.num_weights); ++i) tiles += (p.weights[i].n + 15) / 16;
+  const Slice slice = slice_of_block(p);
+  if (warp == WARPS) {
+    feed(p, slice, tiles, s, ring);
+    wait_for_producers();
+    return;
+  }
+  wait_for_producers();
+  release_consumers();
+  prepare_input(p, slice, s, x);
+
+  const std::int64_t stride = mma_bulk_codes_stride(p.k, p.splits);
+  const int group = lane / 4;
+  const int quad = lane % 4;
+  const int present = p.m - group;  // token tile t has a row for this lane if t · 8 < present
+  const char* my_input = x + group * stride + quad * 16 + warp * 128;
+  float* my_x_sums = reinterpret_cast<float*>(x + p.m * stride) + warp * kUnitSums * kTokens + quad * 2;
+  if constexpr (TheCodes::kNeedsSums) {
+    for (int unit = 0; warp + unit < slice.count; unit += WARPS) {
+      sum_input(my_input + unit * 128, stride, present, my_x_sums + unit * kUnitSums * kTokens, lane);
+    }
+    __syncwarp();
+  }
+  Cursor at{0, 0};
+  int buffer = 0;
+  for (std::int64_t tile = blockIdx.x / p.splits; tile < tiles; tile += gridDim.x / p.splits, buffer ^= 1) {
+    const Place place = locate(p, tile);
+    const MmaCodesWeight& weight = p.weights[place.weight];
+    const std::int64_t my_row = place.tile * 16 + threadIdx.x % 16;
+    float before = 0;  // what the thread's first output adds to, fetched while the products run
+    if (EPILOGUE == 2 && threadIdx.x < 16 * p.m && my_row < weight.n) {
+      before = static_cast<const float*>(weight.output)[threadIdx.x / 16 * weight.output_stride + my_row];
+    }
+    Sums sums = {};
+    for (int first = 0; first < slice.count; first += STAGE_UNITS, at.advance(p.stages)) {
+      const char* stage = ring + at.slot * kStageBytes;
+      const char* input = my_input + first * 128;
+      const float* x_sums = my_x_sums + first * kUnitSums * kTokens;
+      wait_barrier(&s.full[at.slot], at.parity);
+      if (first + STAGE_UNITS <= slice.count) {
+#pragma unroll
+        for (int i = 0; i < STAGE_UNITS; i += WARPS) {
+          multiply(sums, stage, warp + i, input + i * 128, stride, present, x_sums + i * kUnitSums * kTokens, lane);
+        }
+      } else {
+        for (int i = 0; first + warp + i < slice.count && i < STAGE_UNITS; i += WARPS) {
+          multiply(sums, stage, warp + i, input + i * 128, stride, present, x_sums + i * kUnitSums * kTokens, lane);
+        }
+      }
+      __syncwarp();
+      if (lane == 0) arrive(&s.empty[at.slot]);
+    }
+
+    // The warps' sums, added in their order. Two buffers, so that one barrier a tile is enough.
+    float* all = all_sums + buffer * kSums;
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int t = 0; t < TOKEN_TILES; ++t) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int row = group + (i / 2) * 8;
+          const int token = t * 8 + quad * 2 + i % 2;
+          if (token < p.m) all[((warp * kSets + set) * 16 + row) * kSumStride + token] = sums[set][t][i];
+        }
+      }
+    }
+    sync_threads<1>(kThreads);
+    for (int index = threadIdx.x; index < 16 * p.m; index += kThreads) {
+      const int row = index % 16;  // the same for all of a thread's outputs
+      const int token = index / 16;
+      float total[2] = {};
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) {
+#pragma unroll
+        for (int set = 0; set < kSets; ++set) total[set] += all[((w * kSets + set) * 16 + row) * kSumStride + token];
+      }
+      const float factor = norm_factor(p, s, token);
+      if (EPILOGUE == 2 && index >= kThreads && my_row < weight.n) {
+        before = static_cast<const float*>(weight.output)[token * weight.output_stride + my_row];
+      }
+      if (my_row < weight.n) {
+        finish(p, weight, slice.index, my_row, token, total[0] * factor, total[1] * factor, before);
+      }
+    }
+  }
+}

@@ -1,0 +1,332 @@
+// The layout mma_codes, shared by host and device: weights whose formats state a coding (quant/formats/coding.h), in
+// the order of tensor-core fragments, at the format's own weight. First all codes, then, from a multiple of 256 bytes
+// on, all scales.
+//
+// Codes: tiles of 16 rows one after the other, in a tile units of 64 columns, 128 · bits bytes each. In a unit lane
+// 4·r + quad of a warp has the codes of rows r and r + 8 (h = 0, 1): of each turn t of 32 columns a word of eight
+// codes, columns 32t + 8·quad and up. Four pairs i of neighbouring columns in a word are the four words that mma16 has
+// there; in groups of 16 pairs 0 and 1 are columns 32t + 4·quad and up, pairs 2 and 3 the same 16 columns later, so
+// that one product of 16 columns is of one group. A unit is made of planes:
+//
+//   bits   planes, bytes of a lane
+//   4      word 2t + h (16)
+//   5      the low four bits as 4 (16), the high bits (4): of word w = 2t + h pair i at bits 4w + i and 16 + 4w + i
+//   6      the low four bits as 4 (16), the high bits (8): word t, pair i of h at bits 8h + 2i and 16 + 8h + 2i
+//   2, 3   as the high bits of 6 (8), and of 5 (4)
+//   8      whole numbers: low four bits as 4 (16), high four bits as 4 (16); floats: for each t words of four codes
+//   (16)
+//
+// Scales: tiles again, in a tile spans of max(group, 64) columns, or of 256 where these share something (super). In a
+// span first what is shared, by r and h; then, for each max(group, 64) columns, by r, group and h, scale and offset. So
+// a lane finds what it needs of 64 columns in one vector of 4 to 16 bytes.
+#pragma once
+
+#include "quant/formats/coding.h"
+#include "quant/formats/iq4_nl.h"
+
+namespace pagoda::kernels {
+
+using quant::Coding;
+
+constexpr int kUnitColumns = 64;
+constexpr int kTileRows16 = 16;
+
+PAGODA_SHARED constexpr int unit_bytes(const Coding& coding) { return 128 * coding.bits; }
+
+PAGODA_SHARED constexpr bool is_float_code(const Coding& coding) {
+  return coding.table == quant::CodeTable::kE4m3 || coding.table == quant::CodeTable::kE5m2;
+}
+
+PAGODA_SHARED constexpr int scale_bytes(const Coding& coding) {
+  switch (coding.scale) {
+    case quant::ScaleType::kF32:
+      return 4;
+    case quant::ScaleType::kF16:
+    case quant::ScaleType::kBf16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+/// Of a group's scale and offset.
+PAGODA_SHARED constexpr int entry_bytes(const Coding& coding) {
+  const bool offset = coding.offset == quant::OffsetType::kValue || coding.offset == quant::OffsetType::kMinimum;
+  return scale_bytes(coding) * (offset ? 2 : 1);
+}
+
+PAGODA_SHARED constexpr int super_bytes(const Coding& coding) {
+  if (coding.super == quant::SuperScale::kNone) return 0;
+  return coding.super == quant::SuperScale::kF16 ? 2 : 4;
+}
+
+/// Columns whose scales lie together.
+PAGODA_SHARED constexpr int sub_span_columns(const Coding& coding) {
+  return coding.group < kUnitColumns ? kUnitColumns : coding.group;
+}
+PAGODA_SHARED constexpr int sub_span_groups(const Coding& coding) { return sub_span_columns(coding) / coding.group; }
+PAGODA_SHARED constexpr int sub_span_bytes(const Coding& coding) {
+  return sub_span_groups(coding) * kTileRows16 * entry_bytes(coding);
+}
+PAGODA_SHARED constexpr int span_columns(const Coding& coding) {
+  return coding.super == quant::SuperScale::kNone ? sub_span_columns(coding) : quant::kSuperColumns;
+}
+PAGODA_SHARED constexpr int span_bytes(const Coding& coding) {
+  return kTileRows16 * super_bytes(coding) + span_columns(coding) / sub_span_columns(coding) * sub_span_bytes(coding);
+}
+
+PAGODA_SHARED std::int64_t num_units(std::int64_t k) { return (k + kUnitColumns - 1) / kUnitColumns; }
+PAGODA_SHARED std::int64_t num_spans(const Coding& coding, std::int64_t k) {
+  return (k + span_columns(coding) - 1) / span_columns(coding);
+}
+PAGODA_SHARED std::int64_t num_tiles16(std::int64_t n) { return (n + kTileRows16 - 1) / kTileRows16; }
+
+/// Where the scales begin.
+PAGODA_SHARED std::int64_t mma_codes_scales_offset(const Coding& coding, std::int64_t n, std::int64_t k) {
+  return num_tiles16(n) * num_units(k) * unit_bytes(coding);
+}
+PAGODA_SHARED std::int64_t mma_codes_bytes(const Coding& coding, std::int64_t n, std::int64_t k) {
+  return mma_codes_scales_offset(coding, n, k) + num_tiles16(n) * num_spans(coding, k) * span_bytes(coding);
+}
+
+/// Column, from the unit's first, of element e of pair i of the word of turn t.
+PAGODA_SHARED constexpr int column_of_pair(const Coding& coding, int turn, int quad, int pair, int element) {
+  const int base = 32 * turn + element;
+  return coding.group == 16 ? base + pair / 2 * 16 + 4 * quad + pair % 2 * 2 : base + 8 * quad + 2 * pair;
+}
+
+/// Bytes of a unit's first plane. The second begins there.
+PAGODA_SHARED constexpr int low_plane_bytes(const Coding& coding) { return coding.bits < 4 ? 256 : 512; }
+
+// Where a bit of a code of four bits lies in the half of a word that has four of them, so that few instructions make
+// bf16 of it. Whole numbers: one after the other. e2m1: exponent and mantissa are where bf16 has the lowest bits of its
+// exponent and the highest of its mantissa, sign above, after the shifts that cuda/codes.cuh does.
+PAGODA_SHARED std::uint32_t place_e2m1(std::uint32_t code, int pair) {
+  const std::uint32_t magnitude = code & 7u, sign = code >> 3;
+  switch (pair) {
+    case 0:
+      return magnitude << 6 | sign << 15;
+    case 1:
+      return magnitude << 3 | sign << 13;
+    case 2:
+      return magnitude | sign << 9;
+    default:
+      return magnitude << 10 | sign << 14;
+  }
+}
+
+/// A lane's codes of a unit, as they are stored: `low` for four bits or, of 8-bit floats and whole numbers, eight words
+/// of two planes; `high` for the plane of high bits or, of two and three bits, `low` is not used.
+struct LaneCodes {
+  std::uint32_t nibbles[8];  ///< 4, 5, 6 bits: four words; 8 bits: eight
+  std::uint32_t twos[2];     ///< 2, 3, 6 bits
+  std::uint32_t ones;        ///< 3, 5 bits
+};
+
+/// Adds a code to a lane's, which begin as zeros.
+PAGODA_SHARED void place_code(const Coding& coding, LaneCodes& lane, int turn, int half, int pair, int element,
+                              std::uint32_t code) {
+  const int word = 2 * turn + half;
+  if (is_float_code(coding)) {
+    // Of a word's four codes pair 0 (or 2) has the bytes 1 and 3, the next the bytes 0 and 2.
+    lane.nibbles[4 * turn + 2 * half + pair / 2] |= code << (16 * element + (pair % 2 == 0 ? 8 : 0));
+    return;
+  }
+  const std::uint32_t low = coding.bits < 4 ? code & 3u : code & 15u;
+  if (coding.table == quant::CodeTable::kE2m1) {
+    lane.nibbles[word] |= place_e2m1(low, pair) << (16 * element);
+  } else if (coding.table == quant::CodeTable::kIq4) {
+    lane.nibbles[word] |= low << (4 * (2 * pair + element));
+  } else if (coding.bits < 4) {
+    lane.twos[turn] |= low << (16 * element + 8 * half + 2 * pair);
+  } else {
+    lane.nibbles[word] |= low << (16 * element + 4 * pair);
+  }
+  switch (coding.bits) {
+    case 3:
+      lane.ones |= (code >> 2 & 1u) << (16 * element + 4 * word + pair);
+      break;
+    case 5:
+      lane.ones |= (code >> 4 & 1u) << (16 * element + 4 * word + pair);
+      break;
+    case 6:
+      lane.twos[turn] |= (code >> 4 & 3u) << (16 * element + 8 * half + 2 * pair);
+      break;
+    case 8:
+      lane.nibbles[4 + word] |= (code >> 4 & 15u) << (16 * element + 4 * pair);
+      break;
+    default:
+      break;
+  }
+}
+
+/// The code again: place_code's inverse.
+PAGODA_SHARED std::uint32_t code_of(const Coding& coding, const LaneCodes& lane, int turn, int half, int pair,
+                                    int element) {
+  const int word = 2 * turn + half;
+  if (is_float_code(coding)) {
+    return lane.nibbles[4 * turn + 2 * half + pair / 2] >> (16 * element + (pair % 2 == 0 ? 8 : 0)) & 255u;
+  }
+  const std::uint32_t one = lane.ones >> (16 * element + 4 * word + pair) & 1u;
+  const std::uint32_t two = lane.twos[turn] >> (16 * element + 8 * half + 2 * pair) & 3u;
+  if (coding.bits == 2) return two;
+  if (coding.bits == 3) return two | one << 2;
+  std::uint32_t low = 0;
+  if (coding.table == quant::CodeTable::kE2m1) {
+    const std::uint32_t w = lane.nibbles[word] >> (16 * element);
+    const int magnitude[4] = {6, 3, 0, 10}, sign[4] = {15, 13, 9, 14};
+    low = (w >> magnitude[pair] & 7u) | (w >> sign[pair] & 1u) << 3;
+  } else if (coding.table == quant::CodeTable::kIq4) {
+    low = lane.nibbles[word] >> (4 * (2 * pair + element)) & 15u;
+  } else {
+    low = lane.nibbles[word] >> (16 * element + 4 * pair) & 15u;
+  }
+  if (coding.bits == 5) return low | one << 4;
+  if (coding.bits == 6) return low | two << 4;
+  if (coding.bits == 8) return low | (lane.nibbles[4 + word] >> (16 * element + 4 * pair) & 15u) << 4;
+  return low;
+}
+
+/// Writes a lane's codes to its places in a unit, and reads them.
+PAGODA_SHARED void store_lane(const Coding& coding, const LaneCodes& codes, int lane, std::uint8_t* unit) {
+  auto* words = reinterpret_cast<std::uint32_t*>(unit);
+  if (coding.bits >= 4) {
+    for (int i = 0; i < (coding.bits == 8 ? 8 : 4); ++i) words[i / 4 * 128 + lane * 4 + i % 4] = codes.nibbles[i];
+  }
+  const bool twos_first = coding.bits < 4;
+  if (twos_first || coding.bits == 6) {
+    for (int i = 0; i < 2; ++i) words[(twos_first ? 0 : 128) + lane * 2 + i] = codes.twos[i];
+  }
+  if (coding.bits == 3 || coding.bits == 5) words[low_plane_bytes(coding) / 4 + lane] = codes.ones;
+}
+PAGODA_SHARED LaneCodes load_lane(const Coding& coding, int lane, const std::uint8_t* unit) {
+  LaneCodes codes{};
+  const auto* words = reinterpret_cast<const std::uint32_t*>(unit);
+  if (coding.bits >= 4) {
+    for (int i = 0; i < (coding.bits == 8 ? 8 : 4); ++i) codes.nibbles[i] = words[i / 4 * 128 + lane * 4 + i % 4];
+  }
+  const bool twos_first = coding.bits < 4;
+  if (twos_first || coding.bits == 6) {
+    for (int i = 0; i < 2; ++i) codes.twos[i] = words[(twos_first ? 0 : 128) + lane * 2 + i];
+  }
+  if (coding.bits == 3 || coding.bits == 5) codes.ones = words[low_plane_bytes(coding) / 4 + lane];
+  return codes;
+}
+
+/// Where the entry of a group of a row lies, in bytes from the scales' beginning; a column of the group is given.
+PAGODA_SHARED std::int64_t entry_offset(const Coding& coding, std::int64_t k, std::int64_t row, std::int64_t column) {
+  const std::int64_t span = row / 16 * num_spans(coding, k) + column / span_columns(coding);
+  const auto within = static_cast<int>(column % span_columns(coding));
+  const int sub = within / sub_span_columns(coding), group = within % sub_span_columns(coding) / coding.group;
+  const auto r = static_cast<int>(row % 8), h = static_cast<int>(row % 16 / 8);
+  return span * span_bytes(coding) + kTileRows16 * super_bytes(coding) + sub * sub_span_bytes(coding) +
+         ((r * sub_span_groups(coding) + group) * 2 + h) * entry_bytes(coding);
+}
+PAGODA_SHARED std::int64_t super_offset(const Coding& coding, std::int64_t k, std::int64_t row, std::int64_t column) {
+  const std::int64_t span = row / 16 * num_spans(coding, k) + column / span_columns(coding);
+  return span * span_bytes(coding) + (row % 8 * 2 + row % 16 / 8) * super_bytes(coding);
+}
+
+PAGODA_SHARED void store_bits(std::uint8_t* to, std::uint32_t bits, int bytes) {
+  for (int i = 0; i < bytes; ++i) to[i] = static_cast<std::uint8_t>(bits >> (8 * i));
+}
+PAGODA_SHARED std::uint32_t load_bits(const std::uint8_t* from, int bytes) {
+  std::uint32_t bits = 0;
+  for (int i = 0; i < bytes; ++i) bits |= static_cast<std::uint32_t>(from[i]) << (8 * i);
+  return bits;
+}
+
+PAGODA_SHARED float table_value(quant::CodeTable table, std::uint32_t code) {
+  switch (table) {
+    case quant::CodeTable::kInteger:
+      return static_cast<float>(code);
+    case quant::CodeTable::kE2m1:
+      return fp4_e2m1_to_float(static_cast<std::uint8_t>(code));
+    case quant::CodeTable::kE4m3:
+      return fp8_e4m3_to_float(static_cast<std::uint8_t>(code));
+    case quant::CodeTable::kE5m2:
+      return fp8_e5m2_to_float(static_cast<std::uint8_t>(code));
+    case quant::CodeTable::kIq4:
+      return static_cast<float>(quant::iq4_value(static_cast<int>(code)));
+  }
+  return 0;
+}
+
+/// One element of a packed matrix, rounded as the formats' own `decode` rounds it.
+PAGODA_SHARED float mma_codes_value(const Coding& coding, const std::uint8_t* packed, std::int64_t n, std::int64_t k,
+                                    std::int64_t row, std::int64_t column) {
+  const std::uint8_t* unit = packed + (row / 16 * num_units(k) + column / kUnitColumns) * unit_bytes(coding);
+  const int turn = static_cast<int>(column % 64 / 32), within = static_cast<int>(column % 32);
+  const bool small = coding.group == 16;
+  const int quad = small ? within % 16 / 4 : within / 8;
+  const int pair = small ? within / 16 * 2 + within % 4 / 2 : within % 8 / 2;
+  const LaneCodes lane = load_lane(coding, static_cast<int>(row % 8) * 4 + quad, unit);
+  const std::uint32_t code = code_of(coding, lane, turn, static_cast<int>(row % 16 / 8), pair, within % 2);
+
+  const std::uint8_t* scales = packed + mma_codes_scales_offset(coding, n, k);
+  const std::uint8_t* entry = scales + entry_offset(coding, k, row, column);
+  const std::uint32_t scale_bits = load_bits(entry, scale_bytes(coding));
+  const std::uint32_t offset_bits = load_bits(entry + scale_bytes(coding), entry_bytes(coding) - scale_bytes(coding));
+  const std::uint32_t super_bits = load_bits(scales + super_offset(coding, k, row, column), super_bytes(coding));
+  const float scale = quant::scale_value(coding, scale_bits);
+  float value = table_value(coding.table, code) - static_cast<float>(coding.bias);
+  if (coding.offset == quant::OffsetType::kZero) return (value - static_cast<float>(scale_bits & 255u)) * scale;
+  value = value * scale * quant::super_value(coding.super, super_bits);
+  if (coding.offset == quant::OffsetType::kNone) return value;  // the sign of a zero stays
+  return value + quant::offset_value(coding, scale, scale_bits, offset_bits, super_bits);
+}
+
+/// Packs what lane `lane` has of a unit: its codes and, by the first 16 lanes, the scales of a row that begin there.
+/// `rows` are those of the tiles from `first_row` (a multiple of 16) on, as the format F has them, of n in all.
+template <class F>
+PAGODA_SHARED void pack_mma_codes(const std::uint8_t* rows, std::int64_t row_bytes, std::int64_t first_row,
+                                  std::int64_t num_rows, std::int64_t n, std::int64_t k, std::int64_t tile,
+                                  std::int64_t unit, int lane, std::uint8_t* packed) {
+  constexpr Coding kCoding = F::kCoding;
+  const auto block_of = [&](std::int64_t row, std::int64_t column) -> const typename F::Block& {
+    const auto* blocks = reinterpret_cast<const typename F::Block*>(rows + row * row_bytes);
+    return blocks[column / F::kBlockElements];
+  };
+  LaneCodes codes{};
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t row = tile * 16 + half * 8 + lane / 4;
+    if (row >= num_rows) break;
+    for (int i = 0; i < 16; ++i) {
+      const int turn = i / 8, pair = i / 2 % 4, element = i % 2;
+      const std::int64_t column = unit * kUnitColumns + column_of_pair(kCoding, turn, lane % 4, pair, element);
+      if (column >= k) continue;
+      const int code = F::code(block_of(row, column), static_cast<int>(column % F::kBlockElements));
+      place_code(kCoding, codes, turn, half, pair, element, static_cast<std::uint32_t>(code));
+    }
+  }
+  const std::int64_t place = (first_row / 16 + tile) * num_units(k) + unit;
+  store_lane(kCoding, codes, lane, packed + place * unit_bytes(kCoding));
+
+  if (lane >= 16) return;
+  std::uint8_t* scales = packed + mma_codes_scales_offset(kCoding, n, k);
+  const std::int64_t row = tile * 16 + lane;
+  // Rows and columns past the matrix have zeros for scales: their sums stay finite.
+  const std::int64_t first = unit * kUnitColumns;
+  if constexpr (kCoding.super != quant::SuperScale::kNone) {
+    if (first % span_columns(kCoding) == 0) {
+      const std::uint32_t bits = row < num_rows ? F::super_bits(block_of(row, first)) : 0;
+      store_bits(scales + super_offset(kCoding, k, first_row + row, first), bits, super_bytes(kCoding));
+    }
+  }
+  // The last unit of a row also ends its span.
+  std::int64_t end = first + kUnitColumns;
+  if (unit + 1 == num_units(k)) end = num_spans(kCoding, k) * span_columns(kCoding);
+  for (std::int64_t column = first; column < end; column += kCoding.group) {
+    if (column % kCoding.group != 0) break;  // a group that began in an earlier unit
+    std::uint8_t* entry = scales + entry_offset(kCoding, k, first_row + row, column);
+    const bool inside = row < num_rows && column < k;
+    const auto group = static_cast<int>(column % F::kBlockElements / kCoding.group);
+    store_bits(entry, inside ? F::scale_bits(block_of(row, column), group) : 0, scale_bytes(kCoding));
+    if constexpr (entry_bytes(kCoding) > scale_bytes(kCoding)) {
+      store_bits(entry + scale_bytes(kCoding), inside ? F::offset_bits(block_of(row, column), group) : 0,
+                 entry_bytes(kCoding) - scale_bytes(kCoding));
+    }
+  }
+}
+
+}  // namespace pagoda::kernels

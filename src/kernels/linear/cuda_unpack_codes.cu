@@ -1,0 +1,77 @@
+// Weights of the layout mma_codes as bf16 in the layout mma16: what products of many rows read that know no codes. A
+// warp takes a unit, in which a lane has the 16 bytes of four pieces of mma16 (or, in groups of 16, of eight halves of
+// them). A weight is scale · code + offset in float, rounded once. Grid: x over units, y over tiles of rows, in turn.
+// Bytes: codes once, bf16 once. Constants: FORMAT, THREADS.
+#include "kernels/cuda/format.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/linear/cuda_codes.cuh"
+#include "kernels/linear/cuda_mma16.h"
+#include "kernels/linear/cuda_pack_codes.h"
+
+using namespace pagoda;
+using namespace pagoda::kernels;
+
+constexpr Coding kCoding = Format::kCoding;
+using TheCodes = Codes<kCoding>;
+using TheScales = Scales<kCoding>;
+
+/// A pair of codes in bf16 as weights.
+__device__ __forceinline__ std::uint32_t weights(std::uint32_t pair, std::uint32_t high, float scale, float offset) {
+  float low = bf16_low(pair), up = bf16_high(pair);
+  if constexpr (TheCodes::kParts == 2) {
+    low += bf16_low(high);
+    up += bf16_high(high);
+  }
+  return pack_bf16(fmaf(low, scale, offset), fmaf(up, scale, offset));
+}
+
+template <int kTurn, int kHalf>
+__device__ __forceinline__ void unpack_word(const TheCodes::Unit& unit, const TheScales& scales, char* target,
+                                            std::int64_t row, std::int64_t column, std::int64_t k, int quad) {
+  constexpr float kUp = TheCodes::kExponent == 126   ? 0x1p126f
+                        : TheCodes::kExponent == 120 ? 0x1p120f
+                        : TheCodes::kExponent == 112 ? 0x1p112f
+                                                     : 1.0f;
+  constexpr float kMagic = TheCodes::kMagic + static_cast<float>(kCoding.bias);
+  std::uint32_t pair[4], high[4];
+  TheCodes::template decode<kTurn, kHalf>(unit, pair);
+  if constexpr (TheCodes::kParts == 2) TheCodes::template decode<kTurn, kHalf, 1>(unit, high);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {  // pairs 0 and 1, pairs 2 and 3
+    constexpr int kWide = kCoding.group < 64 ? kCoding.group : 64;
+    const int first = kTurn * 32 + (kCoding.group == 16 ? half * 16 : 0);  // a column of the pairs' group
+    const int group = first / kWide;
+    const float scale = scales.scale(group, kHalf);
+    float offset = 0;
+    if constexpr (TheCodes::kNeedsSums) offset = scales.offset(group, kHalf, scale, kMagic);
+    uint2 both;
+    both.x = weights(pair[2 * half], high[2 * half], scale * kUp, offset);
+    both.y = weights(pair[2 * half + 1], high[2 * half + 1], scale * kUp, offset);
+    const std::int64_t at = column + column_of_pair(kCoding, kTurn, quad, 2 * half, 0);
+    if (at / 32 < (k + 31) / 32) *reinterpret_cast<uint2*>(target + mma16_offset(row + 8 * kHalf, at, k) * 2) = both;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) unpack_codes(const __grid_constant__ UnpackCodesParams p) {
+  wait_for_producers();
+  release_consumers();
+  const std::int64_t unit = (std::int64_t{blockIdx.x} * THREADS + threadIdx.x) / 32;
+  const int lane = threadIdx.x % 32;
+  if (unit >= num_units(p.k)) return;
+  const auto* codes = static_cast<const char*>(p.packed);
+  const char* scales = codes + mma_codes_scales_offset(kCoding, p.n, p.k);
+  constexpr int kSpanUnits = span_columns(kCoding) / kUnitColumns;
+  constexpr int kSubUnits = sub_span_columns(kCoding) / kUnitColumns;
+  const auto sub = static_cast<int>(unit % kSpanUnits / kSubUnits);
+  for (std::int64_t tile = blockIdx.y; tile < num_tiles16(p.n); tile += gridDim.y) {
+    const auto loaded = TheCodes::load(codes + (tile * num_units(p.k) + unit) * unit_bytes(kCoding), lane);
+    const std::int64_t span = tile * num_spans(kCoding, p.k) + unit / kSpanUnits;
+    const auto scale = TheScales::load(scales + span * span_bytes(kCoding), sub, lane / 4);
+    auto* target = static_cast<char*>(p.target);
+    const std::int64_t row = tile * 16 + lane / 4, column = unit * kUnitColumns;
+    unpack_word<0, 0>(loaded, scale, target, row, column, p.k, lane % 4);
+    unpack_word<0, 1>(loaded, scale, target, row, column, p.k, lane % 4);
+    unpack_word<1, 0>(loaded, scale, target, row, column, p.k, lane % 4);
+    unpack_word<1, 1>(loaded, scale, target, row, column, p.k, lane % 4);
+  }
+}
