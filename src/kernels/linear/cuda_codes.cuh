@@ -61,61 +61,60 @@ struct Codes {
     return u;
   }
 
-  /// Word `turn`, `half` of a unit as four pairs of bf16, the lower column in the lower half.
-  template <int kTurn, int kHalf, int kPart = 0>
-  static __device__ __forceinline__ void decode(const Unit& u, std::uint32_t (&pair)[4]) {
-    constexpr int kWord = 2 * kTurn + kHalf;
+  /// Step kStep of a unit as the registers of a product: pairs of bf16, the lower column in the lower half.
+  template <int kStep, int kPart = 0>
+  static __device__ __forceinline__ void decode(const Unit& u, std::uint32_t (&a)[4]) {
     if constexpr (kEightFloat) {
       constexpr int kShift = kTable == Table::kE4m3 ? 4 : 3;
       constexpr std::uint32_t kMagnitude = kTable == Table::kE4m3 ? 0x07f007f0u : 0x0fe00fe0u;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const std::uint32_t w = u.nibbles[kTurn].word[2 * kHalf + i];
+        const std::uint32_t w = u.nibbles[kStep / 2].word[kStep % 2 * 2 + i];
         const std::uint32_t v = w << 8;
-        pair[2 * i] = put(w, 0x80008000u, (w >> kShift) & kMagnitude);
-        pair[2 * i + 1] = put(v, 0x80008000u, (v >> kShift) & kMagnitude);
+        a[i] = put(w, 0x80008000u, (w >> kShift) & kMagnitude);
+        a[2 + i] = put(v, 0x80008000u, (v >> kShift) & kMagnitude);
       }
     } else if constexpr (kTable == Table::kE2m1) {
-      const std::uint32_t w = u.nibbles[0].word[kWord];
-      pair[0] = w & 0x81c081c0u;
-      pair[1] = put(w << 2, 0x80008000u, (w << 3) & 0x01c001c0u);
-      pair[2] = (w << 6) & 0x81c081c0u;
-      pair[3] = put(w << 1, 0x80008000u, (w >> 4) & 0x01c001c0u);
+      const std::uint32_t w = u.nibbles[0].word[kStep];
+      a[0] = w & 0x81c081c0u;
+      a[1] = put(w << 2, 0x80008000u, (w << 3) & 0x01c001c0u);
+      a[2] = (w << 6) & 0x81c081c0u;
+      a[3] = put(w << 1, 0x80008000u, (w >> 4) & 0x01c001c0u);
     } else if constexpr (kTable == Table::kIq4) {
-      decode_iq4(u.nibbles[0].word[kWord], pair);
+      decode_iq4(u.nibbles[0].word[kStep], a);
     } else if constexpr (kCoding.bits < 4) {
-      const std::uint32_t w = u.twos[kTurn] >> (8 * kHalf);
+      const std::uint32_t w = u.twos[kStep / 2] >> (8 * (kStep % 2));
 #pragma unroll
-      for (int i = 0; i < 4; ++i) pair[i] = put(w >> (2 * i), 0x00030003u, 0x43004300u);
-      if constexpr (kCoding.bits == 3) add_ones<kWord, 2>(u.ones, pair);
+      for (int i = 0; i < 4; ++i) a[i] = put(w >> (2 * i), 0x00030003u, 0x43004300u);
+      if constexpr (kCoding.bits == 3) add_ones<kStep, 2>(u.ones, a);
     } else {
-      const std::uint32_t w = u.nibbles[kPart].word[kWord];
+      const std::uint32_t w = u.nibbles[kPart].word[kStep];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) pair[i] = put(w >> (4 * i), 0x000f000fu, kPart == 0 ? 0x43004300u : 0x45004500u);
-      if constexpr (kCoding.bits == 5) add_ones<kWord, 4>(u.ones, pair);
+      for (int i = 0; i < 4; ++i) a[i] = put(w >> (4 * i), 0x000f000fu, kPart == 0 ? 0x43004300u : 0x45004500u);
+      if constexpr (kCoding.bits == 5) add_ones<kStep, 4>(u.ones, a);
       if constexpr (kCoding.bits == 6) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          constexpr int kFirst = 8 * kHalf - 4;
-          const int shift = kFirst + 2 * i;
-          pair[i] = put(shift >= 0 ? u.twos[kTurn] >> shift : u.twos[kTurn] << -shift, 0x00300030u, pair[i]);
+          const int shift = 8 * (kStep % 2) - 4 + 2 * i;
+          const std::uint32_t twos = u.twos[kStep / 2];
+          a[i] = put(shift >= 0 ? twos >> shift : twos << -shift, 0x00300030u, a[i]);
         }
       }
     }
   }
 
  private:
-  template <int kWord, int kBit>
-  static __device__ __forceinline__ void add_ones(std::uint32_t ones, std::uint32_t (&pair)[4]) {
+  template <int kStep, int kBit>
+  static __device__ __forceinline__ void add_ones(std::uint32_t ones, std::uint32_t (&a)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int shift = 4 * kWord + i - kBit;
-      pair[i] = put(shift >= 0 ? ones >> shift : ones << -shift, 0x00010001u << kBit, pair[i]);
+      const int shift = 4 * kStep + i - kBit;
+      a[i] = put(shift >= 0 ? ones >> shift : ones << -shift, 0x00010001u << kBit, a[i]);
     }
   }
 
   /// Sixteen values by selecting bytes, four codes at a time: from the first eight or the last.
-  static __device__ __forceinline__ void decode_iq4(std::uint32_t w, std::uint32_t (&pair)[4]) {
+  static __device__ __forceinline__ void decode_iq4(std::uint32_t w, std::uint32_t (&a)[4]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const std::uint32_t four = i == 0 ? w : w >> 16;
@@ -125,8 +124,8 @@ struct Codes {
                                              __byte_perm(Iq4::high(2), Iq4::high(3), index), which);
       const std::uint32_t low = __byte_perm(__byte_perm(Iq4::low(0), Iq4::low(1), index),
                                             __byte_perm(Iq4::low(2), Iq4::low(3), index), which);
-      pair[2 * i] = __byte_perm(low, high, 0x5140u);
-      pair[2 * i + 1] = __byte_perm(low, high, 0x7362u);
+      a[2 * i] = __byte_perm(low, high, 0x5140u);
+      a[2 * i + 1] = __byte_perm(low, high, 0x7362u);
     }
   }
   struct Iq4 {
@@ -158,11 +157,11 @@ struct Scales {
   static constexpr int kEntry = entry_bytes(kCoding);
   static constexpr int kScale = scale_bytes(kCoding);
   static constexpr int kBytes = kGroups * 2 * kEntry;  // of the lane's vector
-  static constexpr int kWords = (kBytes + 3) / 4;
+  static constexpr int kSteps = (kBytes + 3) / 4;
   static constexpr bool kOffset = kCoding.offset != Offset::kNone;
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
 
-  std::uint32_t raw[kWords];
+  std::uint32_t raw[kSteps];
   float factor[2], second[2];  // of the 256 columns
 
   /// `span` is where the span's scales begin, `sub` the number of the unit in it (0 where a span is no wider).
@@ -182,7 +181,7 @@ struct Scales {
     }
     if constexpr (kCoding.scale == Type::kS8) {
 #pragma unroll
-      for (int i = 0; i < kWords; ++i) s.raw[i] ^= 0x80808080u;  // from 0 on, as small_whole wants it
+      for (int i = 0; i < kSteps; ++i) s.raw[i] ^= 0x80808080u;  // from 0 on, as small_whole wants it
     }
     if constexpr (kCoding.super == quant::SuperScale::kF16) {
       const std::uint32_t v = *reinterpret_cast<const std::uint32_t*>(span + r * 4);

@@ -32,7 +32,6 @@ constexpr int kStageCodes = STAGE_UNITS * kUnitBytes;
 constexpr int kSetBytes = mma_bulk_codes_set_bytes(kCoding, STAGE_UNITS);
 constexpr int kGroupColumns = kCoding.group < kUnitColumns ? kCoding.group : kUnitColumns;
 constexpr int kUnitSums = mma_bulk_codes_sums(kCoding);
-constexpr bool kSmallGroups = kCoding.group == 16;  // columns of a turn are in another order (cuda_mma_codes.h)
 constexpr float kOutputFactor = TheCodes::kExponent == 126   ? 0x1p30f
                                 : TheCodes::kExponent == 120 ? 0x1p24f
                                 : TheCodes::kExponent == 112 ? 0x1p16f
@@ -133,33 +132,13 @@ __device__ __forceinline__ void feed(const MmaBulkCodesParams& p, const Slice& s
   }
 }
 
-/// Where piece `i` of four columns of a row goes.
-__device__ __forceinline__ int place_of_piece(int i) {
-  return kSmallGroups ? (i & ~7) | (i & 3) << 1 | (i >> 2 & 1) : i;
-}
-
-/// Two bf16 times kInputFactor.
-__device__ __forceinline__ std::uint32_t enlarge(std::uint32_t pair) {
-  return pack_bf16(bf16_low(pair) * kInputFactor, bf16_high(pair) * kInputFactor);
-}
-
-/// A turn of x in the order that fragments want, and as large.
-__device__ __forceinline__ void arrange(char* turn) {
-  Vec16 v[4], to[4];
+/// 16 bytes of x times kInputFactor.
+__device__ __forceinline__ void enlarge(char* chunk) {
+  Vec16 v = load_vec16(chunk);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) v[i] = load_vec16(turn + i * 16);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      // Pieces of four columns: piece quad of the first 16, then of the last 16.
-      const int piece = kSmallGroups ? w / 2 * 4 + i : 2 * i + w / 2;
-      const std::uint32_t pair = v[piece / 2].word[piece % 2 * 2 + w % 2];
-      to[i].word[w] = TheCodes::kInputExponent != 0 ? enlarge(pair) : pair;
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) store_vec16(turn + i * 16, to[i]);
+  for (int i = 0; i < 4; ++i)
+    v.word[i] = pack_bf16(bf16_low(v.word[i]) * kInputFactor, bf16_high(v.word[i]) * kInputFactor);
+  store_vec16(chunk, v);
 }
 
 /// x·w of the norm as bf16, and the squares' sums; zeros up to the slice's last unit.
@@ -179,15 +158,7 @@ __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const
 #endif
   const int empty = static_cast<int>(slice.count * kUnitColumns - columns) / 8;  // 16-byte chunks past the matrix
   for (int i = threadIdx.x; i < empty * p.m; i += kThreads) {
-#if NORM
-    // The last turn's columns lie in their order already.
-    const int piece = static_cast<int>(columns / 4) + i % empty * 2;
-    for (int half = 0; half < 2; ++half) {
-      reinterpret_cast<uint2*>(x + i / empty * stride)[place_of_piece(piece + half)] = uint2{};
-    }
-#else
     store_vec16(x + i / empty * stride + columns * 2 + i % empty * 16, Vec16{});
-#endif
   }
 #if NORM
   const int warp = threadIdx.x / 32;
@@ -214,7 +185,7 @@ __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const
         const float shift = p.norm_shift;
         packed.x = pack_bf16(v[i].x * (w[i].x + shift) * kInputFactor, v[i].y * (w[i].y + shift) * kInputFactor);
         packed.y = pack_bf16(v[i].z * (w[i].z + shift) * kInputFactor, v[i].w * (w[i].w + shift) * kInputFactor);
-        reinterpret_cast<uint2*>(x + token * stride)[place_of_piece(first + i * step)] = packed;
+        reinterpret_cast<uint2*>(x + token * stride)[first + i * step] = packed;
       }
     }
     sum = warp_sum(sum);
@@ -224,9 +195,9 @@ __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const
   sync_threads<1>(kThreads);
 #if !NORM
   wait_barrier(&s.input, 0);
-  if constexpr (kSmallGroups || TheCodes::kInputExponent != 0) {
-    const int turns = slice.count * 2;
-    for (int i = threadIdx.x; i < turns * p.m; i += kThreads) arrange(x + i / turns * stride + i % turns * 64);
+  if constexpr (TheCodes::kInputExponent != 0) {
+    const int chunks = slice.count * 8;
+    for (int i = threadIdx.x; i < chunks * p.m; i += kThreads) enlarge(x + i / chunks * stride + i % chunks * 16);
     sync_threads<1>(kThreads);
   }
 #endif
@@ -296,52 +267,43 @@ struct Weights {
   TheScales scales[kSets];
 };
 
-/// 32 columns of a unit. `input` is the lane's own place in x, `x_sums` its place in the unit's sums.
-template <int kTurn>
-__device__ __forceinline__ void multiply_turn(Sums& sums, Groups& group, const Weights& w, const char* input,
-                                              std::int64_t stride, int present, const float* x_sums) {
-  Vec16 b[TOKEN_TILES];
-#pragma unroll
-  for (int t = 0; t < TOKEN_TILES; ++t) {
-    // Columns of the product from m on are zeros, and are never stored.
-    b[t] = t * 8 < present ? load_vec16(input + t * 8 * stride + kTurn * 64) : Vec16{};
-  }
+/// Where a lane's row of eight tokens' x is loaded from, of each token tile.
+struct Input {
+  const char* row[TOKEN_TILES];
+};
+
+/// Columns 16·kStep … of a unit. `b` is x there, `x_sums` the lane's place in the unit's sums.
+template <int kStep>
+__device__ __forceinline__ void multiply_step(Sums& sums, Groups& group, const Weights& w,
+                                              const std::uint32_t (&b)[TOKEN_TILES][4], const float* x_sums) {
+  constexpr int kColumn = kStep * 16;
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
-    std::uint32_t top[TheCodes::kParts][4], bottom[TheCodes::kParts][4];
-    TheCodes::template decode<kTurn, 0>(w.codes[set], top[0]);
-    TheCodes::template decode<kTurn, 1>(w.codes[set], bottom[0]);
-    if constexpr (TheCodes::kParts == 2) {
-      TheCodes::template decode<kTurn, 0, 1>(w.codes[set], top[1]);
-      TheCodes::template decode<kTurn, 1, 1>(w.codes[set], bottom[1]);
+    std::uint32_t a[TheCodes::kParts][4];
+    TheCodes::template decode<kStep>(w.codes[set], a[0]);
+    if constexpr (TheCodes::kParts == 2) TheCodes::template decode<kStep, 1>(w.codes[set], a[1]);
+#pragma unroll
+    for (int t = 0; t < TOKEN_TILES; ++t) {
+      if constexpr (kColumn % kGroupColumns == 0) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) group[set][t][e] = 0;
+      }
+#pragma unroll
+      for (int part = 0; part < TheCodes::kParts; ++part) {
+        mma_bf16(group[set][t], a[part], {b[t][kStep % 2 * 2], b[t][kStep % 2 * 2 + 1]});
+      }
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {  // 16 columns each
-      const int column = kTurn * 32 + half * 16;
-#pragma unroll
-      for (int t = 0; t < TOKEN_TILES; ++t) {
-        if (column % kGroupColumns == 0) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e) group[set][t][e] = 0;
-        }
-#pragma unroll
-        for (int part = 0; part < TheCodes::kParts; ++part) {
-          const auto &upper = top[part], &lower = bottom[part];
-          mma_bf16(group[set][t], {upper[2 * half], lower[2 * half], upper[2 * half + 1], lower[2 * half + 1]},
-                   {b[t].word[2 * half], b[t].word[2 * half + 1]});
-        }
-      }
-      if ((column + 16) % kGroupColumns == 0) {
-        const int index = column / kGroupColumns;
-        add_group(sums[set], group[set], w.scales[set], index, x_sums + index * kTokens);
-      }
+    if constexpr ((kColumn + 16) % kGroupColumns == 0) {
+      constexpr int kIndex = kColumn / kGroupColumns;
+      add_group(sums[set], group[set], w.scales[set], kIndex, x_sums + kIndex * kTokens);
     }
   }
 }
 
-/// One unit: 64 columns of 16 rows. `stage` is the first set's place in the ring, `unit` the unit's number in it.
-__device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit, const char* input,
-                                         std::int64_t stride, int present, const float* x_sums, int lane) {
+/// One unit: 64 columns of 16 rows. `stage` is the first set's place in the ring, `unit` the unit's number in it,
+/// `x_offset` the unit's place in a row of x.
+__device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit, const Input& input, int x_offset,
+                                         const float* x_sums, int lane) {
   Weights w;
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
@@ -353,30 +315,35 @@ __device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit
                                     unit % kSpanUnits / kSubUnits, lane / 4);
   }
   Groups group;
-  multiply_turn<0>(sums, group, w, input, stride, present, x_sums);
-  multiply_turn<1>(sums, group, w, input, stride, present, x_sums);
+  std::uint32_t b[TOKEN_TILES][4];
+#pragma unroll
+  for (int t = 0; t < TOKEN_TILES; ++t) load_matrix_x4(b[t], input.row[t] + x_offset);
+  multiply_step<0>(sums, group, w, b, x_sums);
+  multiply_step<1>(sums, group, w, b, x_sums);
+#pragma unroll
+  for (int t = 0; t < TOKEN_TILES; ++t) load_matrix_x4(b[t], input.row[t] + x_offset + 64);
+  multiply_step<2>(sums, group, w, b, x_sums);
+  multiply_step<3>(sums, group, w, b, x_sums);
 }
 
 /// Σx of the groups of a unit, for all tokens: a product with ones, whose rows are all the same.
-__device__ __forceinline__ void sum_input(const char* input, std::int64_t stride, int present, float* x_sums,
-                                          int lane) {
+__device__ __forceinline__ void sum_input(const Input& input, int x_offset, float* x_sums, int lane) {
   float group[TOKEN_TILES][4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int column = i * 16;
+  for (int t = 0; t < TOKEN_TILES; ++t) {
+    std::uint32_t b[4];
 #pragma unroll
-    for (int t = 0; t < TOKEN_TILES; ++t) {
-      const uint2 b =
-          t * 8 < present ? *reinterpret_cast<const uint2*>(input + t * 8 * stride + i / 2 * 64 + i % 2 * 8) : uint2{};
-      if (column % kGroupColumns == 0) {
+    for (int step = 0; step < 4; ++step) {
+      if (step % 2 == 0) load_matrix_x4(b, input.row[t] + x_offset + step * 32);
+      if (step * 16 % kGroupColumns == 0) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) group[t][e] = 0;
       }
       constexpr std::uint32_t kOnes = 0x3f803f80u;
-      mma_bf16(group[t], {kOnes, kOnes, kOnes, kOnes}, {b.x, b.y});
-      if ((column + 16) % kGroupColumns == 0 && lane < 4) {
-        *reinterpret_cast<float2*>(x_sums + column / kGroupColumns * kTokens + t * 8) =
-            float2{group[t][0], group[t][1]};
+      mma_bf16(group[t], {kOnes, kOnes, kOnes, kOnes}, {b[step % 2 * 2], b[step % 2 * 2 + 1]});
+      if ((step + 1) * 16 % kGroupColumns == 0 && lane < 4) {
+        const int index = step * 16 / kGroupColumns;
+        *reinterpret_cast<float2*>(x_sums + index * kTokens + t * 8) = float2{group[t][0], group[t][1]};
       }
     }
   }
@@ -387,7 +354,7 @@ __device__ __forceinline__ void sum_input(const char* input, std::int64_t stride
 using namespace pagoda;
 using namespace pagoda::kernels;
 
-extern "C" __global__ void __launch_bounds__(kThreads + 32)
+extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
     mma_bulk_codes(const __grid_constant__ MmaBulkCodesParams p) {
   extern __shared__ __align__(128) char shared[];  // the ring, two sets of the warps' sums, x, its sums
   __shared__ Shared s;
@@ -421,12 +388,17 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32)
   const std::int64_t stride = mma_bulk_codes_stride(p.k, p.splits);
   const int group = lane / 4;
   const int quad = lane % 4;
-  const int present = p.m - group;  // token tile t has a row for this lane if t · 8 < present
-  const char* my_input = x + group * stride + quad * 16 + warp * 128;
+  Input input;
+#pragma unroll
+  for (int t = 0; t < TOKEN_TILES; ++t) {
+    // Rows past the last read the first's x: these sums are never stored.
+    const int token = t * 8 + lane % 8;
+    input.row[t] = x + (token < p.m ? token * stride : 0) + lane / 8 * 16 + warp * 128;
+  }
   float* my_x_sums = reinterpret_cast<float*>(x + p.m * stride) + warp * kUnitSums * kTokens + quad * 2;
   if constexpr (TheCodes::kNeedsSums) {
     for (int unit = 0; warp + unit < slice.count; unit += WARPS) {
-      sum_input(my_input + unit * 128, stride, present, my_x_sums + unit * kUnitSums * kTokens, lane);
+      sum_input(input, unit * 128, my_x_sums + unit * kUnitSums * kTokens, lane);
     }
     __syncwarp();
   }
@@ -443,17 +415,16 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32)
     Sums sums = {};
     for (int first = 0; first < slice.count; first += STAGE_UNITS, at.advance(p.stages)) {
       const char* stage = ring + at.slot * kStageBytes;
-      const char* input = my_input + first * 128;
       const float* x_sums = my_x_sums + first * kUnitSums * kTokens;
       wait_barrier(&s.full[at.slot], at.parity);
       if (first + STAGE_UNITS <= slice.count) {
 #pragma unroll
         for (int i = 0; i < STAGE_UNITS; i += WARPS) {
-          multiply(sums, stage, warp + i, input + i * 128, stride, present, x_sums + i * kUnitSums * kTokens, lane);
+          multiply(sums, stage, warp + i, input, (first + i) * 128, x_sums + i * kUnitSums * kTokens, lane);
         }
       } else {
         for (int i = 0; first + warp + i < slice.count && i < STAGE_UNITS; i += WARPS) {
-          multiply(sums, stage, warp + i, input + i * 128, stride, present, x_sums + i * kUnitSums * kTokens, lane);
+          multiply(sums, stage, warp + i, input, (first + i) * 128, x_sums + i * kUnitSums * kTokens, lane);
         }
       }
       __syncwarp();

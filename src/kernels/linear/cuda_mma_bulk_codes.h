@@ -37,9 +37,9 @@ PAGODA_SHARED std::int64_t mma_bulk_codes_slice(std::int64_t k, std::int64_t spl
   return (quads + splits - 1) / splits * 4;
 }
 
-/// Bytes of a row of x in shared memory: a slice of k, padded so that eight rows touch all banks.
+/// Bytes of a row of x in shared memory: a slice of k, padded so that 16 bytes of each of eight rows touch all banks.
 PAGODA_SHARED std::int64_t mma_bulk_codes_stride(std::int64_t k, std::int64_t splits) {
-  return mma_bulk_codes_slice(k, splits) * 128 + 64;
+  return mma_bulk_codes_slice(k, splits) * 128 + 16;
 }
 
 /// Sums of x over a unit's groups: how many there are.

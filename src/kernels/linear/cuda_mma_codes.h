@@ -2,19 +2,19 @@
 // the order of tensor-core fragments, at the format's own weight. First all codes, then, from a multiple of 256 bytes
 // on, all scales.
 //
-// Codes: tiles of 16 rows one after the other, in a tile units of 64 columns, 128 · bits bytes each. In a unit lane
-// 4·r + quad of a warp has the codes of rows r and r + 8 (h = 0, 1): of each turn t of 32 columns a word of eight
-// codes, columns 32t + 8·quad and up. Four pairs i of neighbouring columns in a word are the four words that mma16 has
-// there; in groups of 16 pairs 0 and 1 are columns 32t + 4·quad and up, pairs 2 and 3 the same 16 columns later, so
-// that one product of 16 columns is of one group. A unit is made of planes:
+// Codes: tiles of 16 rows one after the other, in a tile units of 64 columns, 128 · bits bytes each. A unit is four
+// steps s of 16 columns; lane 4·r + quad of a warp has what the four registers i of a product of 16 × 8 × 16 take: row
+// r + 8·(i % 2), columns 16s + 8·(i / 2) + 2·quad + e, e = 0, 1. A unit is made of planes:
 //
 //   bits   planes, bytes of a lane
-//   4      word 2t + h (16)
-//   5      the low four bits as 4 (16), the high bits (4): of word w = 2t + h pair i at bits 4w + i and 16 + 4w + i
-//   6      the low four bits as 4 (16), the high bits (8): word t, pair i of h at bits 8h + 2i and 16 + 8h + 2i
+//   4      word s (16): register i at bits 4i and 16 + 4i
+//   5      the low four bits as 4 (16), the high bits (4): at bits 4s + i and 16 + 4s + i
+//   6      the low four bits as 4 (16), the high bits (8): word s / 2, at bits 8·(s % 2) + 2i and 16 more
 //   2, 3   as the high bits of 6 (8), and of 5 (4)
-//   8      whole numbers: low four bits as 4 (16), high four bits as 4 (16); floats: for each t words of four codes
-//   (16)
+//   8      whole numbers: low four bits as 4 (16), high four bits as 4 (16); floats: steps 0 and 1 (16), 2 and 3 (16),
+//   of
+//          a step a word of row r and one of row r + 8: registers 0 and 1 have bytes 1 and 3, registers 2 and 3 bytes
+//          0, 2
 //
 // Scales: tiles again, in a tile spans of max(group, 64) columns, or of 256 where these share something (super). In a
 // span first what is shared, by r and h; then, for each max(group, 64) columns, by r, group and h, scale and offset. So
@@ -89,10 +89,9 @@ PAGODA_SHARED std::int64_t mma_codes_bytes(const Coding& coding, std::int64_t n,
   return mma_codes_scales_offset(coding, n, k) + num_tiles16(n) * num_spans(coding, k) * span_bytes(coding);
 }
 
-/// Column, from the unit's first, of element e of pair i of the word of turn t.
-PAGODA_SHARED constexpr int column_of_pair(const Coding& coding, int turn, int quad, int pair, int element) {
-  const int base = 32 * turn + element;
-  return coding.group == 16 ? base + pair / 2 * 16 + 4 * quad + pair % 2 * 2 : base + 8 * quad + 2 * pair;
+/// Column, from the unit's first, of element e of a register.
+PAGODA_SHARED constexpr int column_of_register(int step, int quad, int reg, int element) {
+  return 16 * step + 8 * (reg / 2) + 2 * quad + element;
 }
 
 /// Bytes of a unit's first plane. The second begins there.
@@ -101,9 +100,9 @@ PAGODA_SHARED constexpr int low_plane_bytes(const Coding& coding) { return codin
 // Where a bit of a code of four bits lies in the half of a word that has four of them, so that few instructions make
 // bf16 of it. Whole numbers: one after the other. e2m1: exponent and mantissa are where bf16 has the lowest bits of its
 // exponent and the highest of its mantissa, sign above, after the shifts that cuda/codes.cuh does.
-PAGODA_SHARED std::uint32_t place_e2m1(std::uint32_t code, int pair) {
+PAGODA_SHARED std::uint32_t place_e2m1(std::uint32_t code, int reg) {
   const std::uint32_t magnitude = code & 7u, sign = code >> 3;
-  switch (pair) {
+  switch (reg) {
     case 0:
       return magnitude << 6 | sign << 15;
     case 1:
@@ -115,8 +114,7 @@ PAGODA_SHARED std::uint32_t place_e2m1(std::uint32_t code, int pair) {
   }
 }
 
-/// A lane's codes of a unit, as they are stored: `low` for four bits or, of 8-bit floats and whole numbers, eight words
-/// of two planes; `high` for the plane of high bits or, of two and three bits, `low` is not used.
+/// A lane's codes of a unit, as they are stored.
 struct LaneCodes {
   std::uint32_t nibbles[8];  ///< 4, 5, 6 bits: four words; 8 bits: eight
   std::uint32_t twos[2];     ///< 2, 3, 6 bits
@@ -124,36 +122,35 @@ struct LaneCodes {
 };
 
 /// Adds a code to a lane's, which begin as zeros.
-PAGODA_SHARED void place_code(const Coding& coding, LaneCodes& lane, int turn, int half, int pair, int element,
+PAGODA_SHARED void place_code(const Coding& coding, LaneCodes& lane, int step, int reg, int element,
                               std::uint32_t code) {
-  const int word = 2 * turn + half;
+  const int upper = 16 * element;
   if (is_float_code(coding)) {
-    // Of a word's four codes pair 0 (or 2) has the bytes 1 and 3, the next the bytes 0 and 2.
-    lane.nibbles[4 * turn + 2 * half + pair / 2] |= code << (16 * element + (pair % 2 == 0 ? 8 : 0));
+    lane.nibbles[2 * step + reg % 2] |= code << (upper + (reg < 2 ? 8 : 0));
     return;
   }
   const std::uint32_t low = coding.bits < 4 ? code & 3u : code & 15u;
   if (coding.table == quant::CodeTable::kE2m1) {
-    lane.nibbles[word] |= place_e2m1(low, pair) << (16 * element);
+    lane.nibbles[step] |= place_e2m1(low, reg) << upper;
   } else if (coding.table == quant::CodeTable::kIq4) {
-    lane.nibbles[word] |= low << (4 * (2 * pair + element));
+    lane.nibbles[step] |= low << (4 * (2 * reg + element));
   } else if (coding.bits < 4) {
-    lane.twos[turn] |= low << (16 * element + 8 * half + 2 * pair);
+    lane.twos[step / 2] |= low << (upper + 8 * (step % 2) + 2 * reg);
   } else {
-    lane.nibbles[word] |= low << (16 * element + 4 * pair);
+    lane.nibbles[step] |= low << (upper + 4 * reg);
   }
   switch (coding.bits) {
     case 3:
-      lane.ones |= (code >> 2 & 1u) << (16 * element + 4 * word + pair);
+      lane.ones |= (code >> 2 & 1u) << (upper + 4 * step + reg);
       break;
     case 5:
-      lane.ones |= (code >> 4 & 1u) << (16 * element + 4 * word + pair);
+      lane.ones |= (code >> 4 & 1u) << (upper + 4 * step + reg);
       break;
     case 6:
-      lane.twos[turn] |= (code >> 4 & 3u) << (16 * element + 8 * half + 2 * pair);
+      lane.twos[step / 2] |= (code >> 4 & 3u) << (upper + 8 * (step % 2) + 2 * reg);
       break;
     case 8:
-      lane.nibbles[4 + word] |= (code >> 4 & 15u) << (16 * element + 4 * pair);
+      lane.nibbles[4 + step] |= (code >> 4 & 15u) << (upper + 4 * reg);
       break;
     default:
       break;
@@ -161,29 +158,28 @@ PAGODA_SHARED void place_code(const Coding& coding, LaneCodes& lane, int turn, i
 }
 
 /// The code again: place_code's inverse.
-PAGODA_SHARED std::uint32_t code_of(const Coding& coding, const LaneCodes& lane, int turn, int half, int pair,
-                                    int element) {
-  const int word = 2 * turn + half;
+PAGODA_SHARED std::uint32_t code_of(const Coding& coding, const LaneCodes& lane, int step, int reg, int element) {
+  const int upper = 16 * element;
   if (is_float_code(coding)) {
-    return lane.nibbles[4 * turn + 2 * half + pair / 2] >> (16 * element + (pair % 2 == 0 ? 8 : 0)) & 255u;
+    return lane.nibbles[2 * step + reg % 2] >> (upper + (reg < 2 ? 8 : 0)) & 255u;
   }
-  const std::uint32_t one = lane.ones >> (16 * element + 4 * word + pair) & 1u;
-  const std::uint32_t two = lane.twos[turn] >> (16 * element + 8 * half + 2 * pair) & 3u;
+  const std::uint32_t one = lane.ones >> (upper + 4 * step + reg) & 1u;
+  const std::uint32_t two = lane.twos[step / 2] >> (upper + 8 * (step % 2) + 2 * reg) & 3u;
   if (coding.bits == 2) return two;
   if (coding.bits == 3) return two | one << 2;
   std::uint32_t low = 0;
   if (coding.table == quant::CodeTable::kE2m1) {
-    const std::uint32_t w = lane.nibbles[word] >> (16 * element);
+    const std::uint32_t w = lane.nibbles[step] >> upper;
     const int magnitude[4] = {6, 3, 0, 10}, sign[4] = {15, 13, 9, 14};
-    low = (w >> magnitude[pair] & 7u) | (w >> sign[pair] & 1u) << 3;
+    low = (w >> magnitude[reg] & 7u) | (w >> sign[reg] & 1u) << 3;
   } else if (coding.table == quant::CodeTable::kIq4) {
-    low = lane.nibbles[word] >> (4 * (2 * pair + element)) & 15u;
+    low = lane.nibbles[step] >> (4 * (2 * reg + element)) & 15u;
   } else {
-    low = lane.nibbles[word] >> (16 * element + 4 * pair) & 15u;
+    low = lane.nibbles[step] >> (upper + 4 * reg) & 15u;
   }
   if (coding.bits == 5) return low | one << 4;
   if (coding.bits == 6) return low | two << 4;
-  if (coding.bits == 8) return low | (lane.nibbles[4 + word] >> (16 * element + 4 * pair) & 15u) << 4;
+  if (coding.bits == 8) return low | (lane.nibbles[4 + step] >> (upper + 4 * reg) & 15u) << 4;
   return low;
 }
 
@@ -256,12 +252,10 @@ PAGODA_SHARED float table_value(quant::CodeTable table, std::uint32_t code) {
 PAGODA_SHARED float mma_codes_value(const Coding& coding, const std::uint8_t* packed, std::int64_t n, std::int64_t k,
                                     std::int64_t row, std::int64_t column) {
   const std::uint8_t* unit = packed + (row / 16 * num_units(k) + column / kUnitColumns) * unit_bytes(coding);
-  const int turn = static_cast<int>(column % 64 / 32), within = static_cast<int>(column % 32);
-  const bool small = coding.group == 16;
-  const int quad = small ? within % 16 / 4 : within / 8;
-  const int pair = small ? within / 16 * 2 + within % 4 / 2 : within % 8 / 2;
-  const LaneCodes lane = load_lane(coding, static_cast<int>(row % 8) * 4 + quad, unit);
-  const std::uint32_t code = code_of(coding, lane, turn, static_cast<int>(row % 16 / 8), pair, within % 2);
+  const auto within = static_cast<int>(column % 16);
+  const LaneCodes lane = load_lane(coding, static_cast<int>(row % 8) * 4 + within % 8 / 2, unit);
+  const int reg = within / 8 * 2 + static_cast<int>(row % 16 / 8);
+  const std::uint32_t code = code_of(coding, lane, static_cast<int>(column % 64 / 16), reg, within % 2);
 
   const std::uint8_t* scales = packed + mma_codes_scales_offset(coding, n, k);
   const std::uint8_t* entry = scales + entry_offset(coding, k, row, column);
@@ -292,11 +286,11 @@ PAGODA_SHARED void pack_mma_codes(const std::uint8_t* rows, std::int64_t row_byt
     const std::int64_t row = tile * 16 + half * 8 + lane / 4;
     if (row >= num_rows) break;
     for (int i = 0; i < 16; ++i) {
-      const int turn = i / 8, pair = i / 2 % 4, element = i % 2;
-      const std::int64_t column = unit * kUnitColumns + column_of_pair(kCoding, turn, lane % 4, pair, element);
+      const int step = i / 4, reg = i / 2 % 2 * 2 + half, element = i % 2;
+      const std::int64_t column = unit * kUnitColumns + column_of_register(step, lane % 4, reg, element);
       if (column >= k) continue;
       const int code = F::code(block_of(row, column), static_cast<int>(column % F::kBlockElements));
-      place_code(kCoding, codes, turn, half, pair, element, static_cast<std::uint32_t>(code));
+      place_code(kCoding, codes, step, reg, element, static_cast<std::uint32_t>(code));
     }
   }
   const std::int64_t place = (first_row / 16 + tile) * num_units(k) + unit;

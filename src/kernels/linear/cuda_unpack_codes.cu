@@ -16,39 +16,38 @@ using TheCodes = Codes<kCoding>;
 using TheScales = Scales<kCoding>;
 
 /// A pair of codes in bf16 as weights.
-__device__ __forceinline__ std::uint32_t weights(std::uint32_t pair, std::uint32_t high, float scale, float offset) {
-  float low = bf16_low(pair), up = bf16_high(pair);
+__device__ __forceinline__ std::uint32_t weights(std::uint32_t pair, std::uint32_t high, float scale, float up,
+                                                 float offset) {
+  float first = bf16_low(pair) * up, second = bf16_high(pair) * up;
   if constexpr (TheCodes::kParts == 2) {
-    low += bf16_low(high);
-    up += bf16_high(high);
+    first += bf16_low(high);
+    second += bf16_high(high);
   }
-  return pack_bf16(fmaf(low, scale, offset), fmaf(up, scale, offset));
+  return pack_bf16(fmaf(first, scale, offset), fmaf(second, scale, offset));
 }
 
-template <int kTurn, int kHalf>
-__device__ __forceinline__ void unpack_word(const TheCodes::Unit& unit, const TheScales& scales, char* target,
+template <int kStep>
+__device__ __forceinline__ void unpack_step(const TheCodes::Unit& unit, const TheScales& scales, char* target,
                                             std::int64_t row, std::int64_t column, std::int64_t k, int quad) {
   constexpr float kUp = TheCodes::kExponent == 126   ? 0x1p126f
                         : TheCodes::kExponent == 120 ? 0x1p120f
                         : TheCodes::kExponent == 112 ? 0x1p112f
                                                      : 1.0f;
   constexpr float kMagic = TheCodes::kMagic + static_cast<float>(kCoding.bias);
-  std::uint32_t pair[4], high[4];
-  TheCodes::template decode<kTurn, kHalf>(unit, pair);
-  if constexpr (TheCodes::kParts == 2) TheCodes::template decode<kTurn, kHalf, 1>(unit, high);
+  constexpr int kGroup = kStep * 16 / (kCoding.group < kUnitColumns ? kCoding.group : kUnitColumns);
+  std::uint32_t a[4], high[4];
+  TheCodes::template decode<kStep>(unit, a);
+  if constexpr (TheCodes::kParts == 2) TheCodes::template decode<kStep, 1>(unit, high);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {  // pairs 0 and 1, pairs 2 and 3
-    constexpr int kWide = kCoding.group < 64 ? kCoding.group : 64;
-    const int first = kTurn * 32 + (kCoding.group == 16 ? half * 16 : 0);  // a column of the pairs' group
-    const int group = first / kWide;
-    const float scale = scales.scale(group, kHalf);
+  for (int i = 0; i < 4; ++i) {
+    const float scale = scales.scale(kGroup, i % 2);
     float offset = 0;
-    if constexpr (TheCodes::kNeedsSums) offset = scales.offset(group, kHalf, scale, kMagic);
-    uint2 both;
-    both.x = weights(pair[2 * half], high[2 * half], scale * kUp, offset);
-    both.y = weights(pair[2 * half + 1], high[2 * half + 1], scale * kUp, offset);
-    const std::int64_t at = column + column_of_pair(kCoding, kTurn, quad, 2 * half, 0);
-    if (at / 32 < (k + 31) / 32) *reinterpret_cast<uint2*>(target + mma16_offset(row + 8 * kHalf, at, k) * 2) = both;
+    if constexpr (TheCodes::kNeedsSums) offset = scales.offset(kGroup, i % 2, scale, kMagic);
+    const std::int64_t at = column + column_of_register(kStep, quad, i, 0);
+    // A unit may end in a turn that mma16 has not.
+    if (at / 32 >= (k + 31) / 32) continue;
+    *reinterpret_cast<std::uint32_t*>(target + mma16_offset(row + i % 2 * 8, at, k) * 2) =
+        weights(a[i], high[i], scale, kUp, offset);
   }
 }
 
@@ -69,9 +68,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) unpack_codes(const __grid_
     const auto scale = TheScales::load(scales + span * span_bytes(kCoding), sub, lane / 4);
     auto* target = static_cast<char*>(p.target);
     const std::int64_t row = tile * 16 + lane / 4, column = unit * kUnitColumns;
-    unpack_word<0, 0>(loaded, scale, target, row, column, p.k, lane % 4);
-    unpack_word<0, 1>(loaded, scale, target, row, column, p.k, lane % 4);
-    unpack_word<1, 0>(loaded, scale, target, row, column, p.k, lane % 4);
-    unpack_word<1, 1>(loaded, scale, target, row, column, p.k, lane % 4);
+    unpack_step<0>(loaded, scale, target, row, column, p.k, lane % 4);
+    unpack_step<1>(loaded, scale, target, row, column, p.k, lane % 4);
+    unpack_step<2>(loaded, scale, target, row, column, p.k, lane % 4);
+    unpack_step<3>(loaded, scale, target, row, column, p.k, lane % 4);
   }
 }
