@@ -267,10 +267,16 @@ class Chain {
 
 int run(const std::string& what) {
   GpuBench bench;
+  bench.weights();  // nothing is allocated while a graph is captured
   Chain chain(bench);
   std::vector<const quant::Format*> formats, fast;
-  for (const quant::Format* f : quant::all_formats()) {
-    if (f->coding != nullptr) formats.push_back(f);
+  // Of every kind of codes, scales and offsets.
+  for (const char* name :
+       {"q3_k",        "q4_0",         "q4_1",        "q4_k",         "q5_0",           "q5_k",
+        "q6_k",        "q8_0",         "iq4_nl",      "iq4_xs",       "mxfp4",          "mxfp8",
+        "nvfp4",       "fp8_e4m3",     "fp8_e5m2",    "affine2_g32",  "affine3_g128",   "affine4_g64",
+        "affine6_g64", "affine8_g128", "packed4_g32", "packed4_g128", "affine4_g64_f16"}) {
+    formats.push_back(quant::find_format(name));
   }
   for (const char* name :
        {"q4_k", "q4_0", "mxfp4", "packed4_g128", "affine4_g64", "nvfp4", "q6_k", "q8_0", "fp8_e4m3", "affine8_g64"}) {
@@ -290,13 +296,12 @@ int run(const std::string& what) {
       }
     }
     timed.push_back({{1, 8, 8, 48}, 1});
-  } else if (what != "check") {
+  } else {
     timed.push_back({{1, 16, 16, 48}, 1});
-    timed.push_back({{1, 8, 16, 48}, 1});
+    timed.push_back({{1, 16, 16, 96}, 1});
   }
-  for (const int m : {4, 8}) timed.push_back({{1, 16, 16, 48}, m});
+  timed.push_back({{1, 16, 16, 48}, 8});
   timed.push_back({{2, 8, 8, 48}, 16});
-  timed.push_back({{2, 16, 16, 48}, 16});
   if (what == "check") timed.clear();
   const Variant a{1, 8, 16, 48}, b{1, 16, 16, 48}, c{2, 8, 8, 48};
   std::vector<device::CompileUnit> units;
@@ -305,8 +310,7 @@ int run(const std::string& what) {
     units.push_back(chain.unpack_unit(*f));
     for (const bool norm : {false, true}) units.push_back(chain.unit(*f, a, norm, 1));
     units.push_back(chain.unit(*f, b, false, 0));
-    for (const int epilogue : {1, 2, 3, 4}) units.push_back(chain.unit(*f, c, false, epilogue));
-    units.push_back(chain.unit(*f, c, true, 3));
+    for (const int epilogue : {2, 3}) units.push_back(chain.unit(*f, c, false, epilogue));
   }
   for (const Timed& t : timed) {
     for (const quant::Format* f : fast) {
@@ -324,9 +328,7 @@ int run(const std::string& what) {
     good &= chain.check(*f, c, 100, 2304, 13, false, 2);
     good &= chain.check(*f, c, 33, 352, 16, false, 2);
     good &= chain.check(*f, c, 65, 768, 9, false, 3);
-    good &= chain.check(*f, c, 65, 1792, 2, true, 3);
-    good &= chain.check(*f, c, 65, 768, 16, false, 4);
-    good &= chain.check(*f, c, 2500, 512, 13, false, 1, 2);
+    good &= chain.check(*f, a, 2500, 512, 6, false, 1, 2);
   }
   std::printf("%s\n", good ? "all good" : "FAILED");
   std::fflush(stdout);

@@ -31,7 +31,7 @@ template <class... F>
 struct FormatList {
   /// Calls `visit.template operator()<Format>()` for each format in turn.
   template <class Visit>
-  static constexpr void for_each(Visit&& visit) {
+  static PAGODA_SHARED constexpr void for_each(Visit&& visit) {
     (visit.template operator()<F>(), ...);
   }
   static constexpr int kCount = sizeof...(F);
