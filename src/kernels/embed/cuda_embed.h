@@ -6,7 +6,7 @@
 namespace pagoda::kernels {
 
 struct CudaEmbedParams {
-  const void* table;             ///< (n, k) blocks as in the file, or bf16 in the layout mma16
+  const void* table;             ///< (n, k) blocks as in the file, or packed as the unit says
   const std::int32_t* ids;       ///< (rows of the grid); -1 - s: what slot s drew last
   const std::int32_t* last_ids;  ///< by slot; null if no id is negative
   float* output;                 ///< (rows, k)

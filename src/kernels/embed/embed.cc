@@ -10,6 +10,14 @@ namespace {
 
 constexpr int kThreads = 256;
 
+/// As the unit's LAYOUT.
+int device_layout(const Layout& layout) {
+  if (&layout == &kMma16Layout) return 1;
+  if (&layout == &kMmaCodesLayout) return 2;
+  PAGODA_CHECK(&layout == &kRowsLayout, "layout {}", layout.name);
+  return 0;
+}
+
 struct Params {
   LinearWeight table;
   EmbedArgs args;
@@ -58,16 +66,14 @@ void embed(const LinearWeight& table, const EmbedArgs& args, device::Stream& str
 std::vector<CompileUnit> embed_units(const quant::Format& format, const Layout& layout,
                                      const device::DeviceCaps& caps) {
   if (!on_cuda(caps)) return {};
-  return {
-      cuda_unit(caps, "embed/cuda_embed.cu",
-                {format_define(format), define("FROM_MMA16", &layout == &kMma16Layout), define("THREADS", kThreads)})};
+  return {cuda_unit(caps, "embed/cuda_embed.cu",
+                    {format_define(format), define("LAYOUT", device_layout(layout)), define("THREADS", kThreads)})};
 }
 
 Result<EmbedStep> prepare_embed(const LinearWeight& table, device::Device& device) {
   if (!on_cuda(device.caps())) {
     return EmbedStep([table](const EmbedArgs& args, device::Stream& stream) { embed(table, args, stream); });
   }
-  PAGODA_CHECK(table.layout == &kMma16Layout || table.layout == &kRowsLayout, "layout {}", table.layout->name);
   auto kernel = PAGODA_TRY(device::cuda::cuda(device).kernel<CudaEmbedParams>(
       embed_units(*table.format, *table.layout, device.caps())[0], "embed"));
   return EmbedStep([=, early = programmatic(device.caps())](const EmbedArgs& args, device::Stream& stream) {

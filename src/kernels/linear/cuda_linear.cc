@@ -40,11 +40,20 @@ Arithmetic arithmetic(Precision, const quant::Format&) { return {"bf16_mma"}; }
 const Layout* fragment_order(const quant::Format& format) {
   return kMma16Layout.supports(format) ? &kMma16Layout : nullptr;
 }
+const Layout* codes_in_fragment_order(const quant::Format& format) {
+  return kMmaCodesLayout.supports(format) ? &kMmaCodesLayout : fragment_order(format);
+}
 const Layout* file_order(const quant::Format&) { return &kRowsLayout; }
 
 template <const LinearKernel* kernel>
 bool supports(const LinearProblem& problem, const DeviceCaps& caps) {
   return CudaProduct::supports(product_of(problem), caps) && layouts_match(problem, *kernel);
+}
+
+/// Where there is a code at all: others' candidate is the one before.
+bool supports_codes(const LinearProblem& problem, const DeviceCaps& caps) {
+  const auto has_codes = [](const LinearWeightSpec& weight) { return weight.layout == &kMmaCodesLayout; };
+  return std::ranges::any_of(problem.specs(), has_codes) && supports<&kMmaCodesCudaLinear>(problem, caps);
 }
 
 std::size_t scratch_bytes(const LinearProblem& problem, const DeviceCaps& caps) {
@@ -70,6 +79,14 @@ const LinearKernel kMma16CudaLinear = {.name = "cuda_mma16",
                                        .scratch_bytes = scratch_bytes,
                                        .units = units,
                                        .prepare = prepare};
+
+const LinearKernel kMmaCodesCudaLinear = {.name = "cuda_mma_codes",
+                                          .arithmetic = arithmetic,
+                                          .layout = codes_in_fragment_order,
+                                          .supports = supports_codes,
+                                          .scratch_bytes = scratch_bytes,
+                                          .units = units,
+                                          .prepare = prepare};
 
 const LinearKernel kRowsCudaLinear = {.name = "cuda_rows",
                                       .arithmetic = arithmetic,

@@ -6,9 +6,12 @@
 namespace pagoda::kernels {
 namespace {
 
-/// All weights as mma16, else all as their files' rows.
+bool has_codes(const LinearWeightSpec& weight) { return weight.layout == &kMmaCodesLayout; }
+
+/// All weights in the order of fragments, bf16 or codes; else all as their files' rows.
 bool fragment_ordered(const LinearProblem& problem) {
-  return std::ranges::all_of(problem.specs(), [](const auto& weight) { return weight.layout == &kMma16Layout; });
+  return std::ranges::all_of(problem.specs(),
+                             [](const auto& weight) { return weight.layout == &kMma16Layout || has_codes(weight); });
 }
 
 bool file_ordered(const LinearProblem& problem) {
@@ -22,7 +25,7 @@ bool needs_many(const CudaProductProblem& problem, const device::DeviceCaps& cap
   if (problem.linear.max_m > kMostRowsInTurn || problem.linear.deterministic) return true;
   if (!fragment_ordered(problem.linear)) return false;
   for (std::int64_t m = 1; m <= problem.linear.max_m; ++m) {
-    if (!BulkRows::shape(problem, m, caps)) return true;
+    if (!FewRows::supports(problem, m, caps)) return true;
   }
   return false;
 }
@@ -116,82 +119,83 @@ struct ManyRows {
 };
 
 struct CudaProduct::Prepared {
-  BulkRows rows;  // of mma16, where it serves
+  FewRows few;  // of fragment order, where it serves
   ManyRows many;
+  Unpack unpack;                   // before many rows, of weights with codes
+  std::optional<Generic> generic;  // instead of fragment order
   std::int64_t most_rows_in_turn = kMostRowsInTurn;
-  std::size_t decoded_bytes = 0;   // of the scratch: what lies before the slices' sums
-  std::optional<Generic> generic;  // instead of mma16
+  std::size_t decoded_bytes = 0;  // of the scratch: what lies before the slices' sums
   MmaRowsWeight weights[kMaxLinearWeights] = {};
 };
 
 bool CudaProduct::supports(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   const LinearProblem& linear = problem.linear;
-  return on_cuda(caps) && linear.activation == tensor::DType::kBf16 && linear.k % 8 == 0 &&
-         (fragment_ordered(linear) || file_ordered(linear)) && (!is_gated(problem) || linear.weights[0].n % 4 == 0);
+  if (!on_cuda(caps) || linear.activation != tensor::DType::kBf16 || linear.k % 8 != 0) return false;
+  if (is_gated(problem) && linear.weights[0].n % 4 != 0) return false;
+  if (std::ranges::any_of(linear.specs(), has_codes) && caps.gpu.compute() < 90) return false;
+  return fragment_ordered(linear) || file_ordered(linear);
 }
 
 std::size_t CudaProduct::slice_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   const std::size_t many = needs_many(problem, caps) ? ManyRows::scratch_bytes(problem, caps) : 0;
-  return fragment_ordered(problem.linear) ? std::max(many, BulkRows::scratch_bytes(problem, caps)) : many;
+  return fragment_ordered(problem.linear) ? std::max(many, FewRows::scratch_bytes(problem, caps)) : many;
+}
+
+std::size_t CudaProduct::decoded_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  if (!fragment_ordered(problem.linear)) return Generic::scratch_bytes(problem);
+  return needs_many(problem, caps) ? Unpack::scratch_bytes(problem) : 0;
 }
 
 std::size_t CudaProduct::scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
-  const std::size_t decoded = fragment_ordered(problem.linear) ? 0 : Generic::scratch_bytes(problem);
-  return decoded + slice_bytes(problem, caps);
+  return decoded_bytes(problem, caps) + slice_bytes(problem, caps);
 }
 
 std::vector<CompileUnit> CudaProduct::units(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
-  std::vector<CompileUnit> units;
-  const bool mma16 = fragment_ordered(problem.linear);
-  for (std::int64_t m = 1; mma16 && m <= std::min(kMostRowsInTurn, problem.linear.max_m); ++m) {
-    const auto shape = BulkRows::shape(problem, m, caps);
-    if (!shape) continue;
-    for (CompileUnit& unit : BulkRows::units(problem, *shape, caps)) units.push_back(std::move(unit));
-  }
-  if (!mma16) units = Generic::units(problem, caps);
-  if (needs_many(problem, caps)) std::ranges::copy(ManyRows::units(problem, caps), std::back_inserter(units));
+  const bool ordered = fragment_ordered(problem.linear);
+  std::vector<CompileUnit> units = ordered ? FewRows::units(problem, caps) : Generic::units(problem, caps);
+  if (!needs_many(problem, caps)) return units;
+  if (ordered) std::ranges::copy(Unpack::units(problem, caps), std::back_inserter(units));
+  std::ranges::copy(ManyRows::units(problem, caps), std::back_inserter(units));
   return units;
 }
 
 Result<CudaProduct> CudaProduct::prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,
                                          device::cuda::CudaDevice& device) {
   auto prepared = std::make_shared<Prepared>();
+  const bool many = needs_many(problem, device.caps());
   // One kernel for all numbers of rows has one order of sums.
   if (problem.linear.deterministic) prepared->most_rows_in_turn = 0;
-  for (std::size_t i = 0; i < weights.size(); ++i) prepared->weights[i] = device_weight(weights[i]);
+  prepared->decoded_bytes = decoded_bytes(problem, device.caps());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    prepared->weights[i] = device_weight(weights[i]);
+    if (weights[i].layout != &kMma16Layout) prepared->weights[i].data = nullptr;  // comes when it is decoded
+  }
   if (fragment_ordered(problem.linear)) {
-    MmaBulkRowsParams params{};
-    std::ranges::copy(prepared->weights, params.weights);
-    params.k = problem.linear.k;
-    params.num_weights = problem.linear.num_weights;
-    params.epsilon = problem.epsilon;
-    params.norm_shift = problem.norm_shift;
-    params.scale = problem.scale;
-    for (std::int64_t m = 1; m <= std::min(kMostRowsInTurn, problem.linear.max_m); ++m) {
-      const auto shape = BulkRows::shape(problem, m, device.caps());
-      if (shape) PAGODA_TRY(prepared->rows.prepare(problem, m, *shape, params, device));
-    }
+    PAGODA_TRY(prepared->few.prepare(problem, weights, device));
+    if (many) PAGODA_TRY(prepared->unpack.prepare(weights, device));
   } else {
     PAGODA_TRY(prepared->generic.emplace().prepare(problem, weights, device));
-    prepared->decoded_bytes = Generic::scratch_bytes(problem);
-    for (MmaRowsWeight& weight : prepared->weights) weight.data = nullptr;
   }
-  if (needs_many(problem, device.caps())) PAGODA_TRY(prepared->many.prepare(problem, prepared->weights, device));
+  if (many) PAGODA_TRY(prepared->many.prepare(problem, prepared->weights, device));
   CudaProduct product;
   product.prepared_ = std::move(prepared);
   return product;
 }
 
-bool CudaProduct::norms_itself(std::int64_t m) const { return prepared_->rows.serves(m) && prepared_->rows.norms(m); }
+bool CudaProduct::norms_itself(std::int64_t m) const { return prepared_->few.serves(m) && prepared_->few.norms(m); }
 
 void CudaProduct::launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const {
   const Prepared& p = *prepared_;
-  if (p.rows.serves(args.m)) return p.rows.launch(args, stream);
-  if (!p.generic) return p.many.launch(args, p.weights, true, stream);
-  if (args.m <= p.most_rows_in_turn) return p.generic->launch_rows(args, stream);
+  if (p.few.serves(args.m)) return p.few.launch(args, stream);
+  if (p.generic && args.m <= p.most_rows_in_turn) return p.generic->launch_rows(args, stream);
+  if (!p.generic && !p.unpack.any()) return p.many.launch(args, p.weights, true, stream);
   MmaRowsWeight decoded[kMaxLinearWeights];
   std::ranges::copy(p.weights, decoded);
-  p.generic->decode(args, decoded, stream);
+  if (p.generic) {
+    p.generic->decode(args, decoded, stream);
+  } else {
+    p.unpack.launch(args.scratch, decoded, stream);
+  }
   CudaProductArgs many = args;
   many.scratch += p.decoded_bytes;
   p.many.launch(many, decoded, false, stream);

@@ -1,9 +1,10 @@
 // Products on CUDA, with what is done to their sums, by the kernel that each number of rows wants. A weight is stored
-// once, as mma16 if it is bf16 and as its file's rows otherwise; all kernels of a product read that.
+// once: bf16 as mma16, formats with a coding as mma_codes, any other as its file's rows. All kernels of a product read
+// that.
 //
-//   rows        bf16 (mma16)                        any other format
-//   1 … 16      mma_bulk_rows (9.0 on)              generic_rows, decoding in registers
-//   more        wgmma_tiles (9.0), mma_tiles        decoded to mma16 in scratch, then the same
+//   rows        bf16 (mma16)                   codes (mma_codes, 9.0 on)      any other format
+//   1 … 16      mma_bulk_rows (9.0 on)         mma_bulk_codes                 generic_rows
+//   more        wgmma_tiles (9.0), mma_tiles   unpacked to mma16 in scratch   decoded to mma16 in scratch
 #pragma once
 
 #include <array>
@@ -63,6 +64,9 @@ class CudaProduct {
   void launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const;
 
  private:
+  /// Of weights made mma16 in scratch.
+  static std::size_t decoded_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+
   struct Prepared;
   std::shared_ptr<const Prepared> prepared_;
 };

@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "kernels/gated_activation/cuda_gated_activation.h"
+#include "kernels/linear/cuda_codes.h"
 #include "kernels/linear/cuda_generic_rows.h"
+#include "kernels/linear/cuda_mma_bulk_codes.h"
 #include "kernels/linear/cuda_mma_bulk_rows.h"
 #include "kernels/linear/cuda_mma_tiles.h"
 #include "kernels/linear/cuda_product.h"
@@ -74,6 +76,62 @@ class BulkRows {
   SliceSum sum_;
 };
 
+/// cuda_mma_bulk_codes.cu: the same for weights as mma_codes, all of one coding.
+class BulkCodes {
+ public:
+  struct Shape {
+    int token_tiles = 1, warps = 16, stage_units = 16, splits = 1, stages = 0, blocks = 0;
+    std::int64_t stage_bytes = 0;
+    std::uint32_t shared_bytes = 0;
+    bool norm = false;
+  };
+  /// Nothing where another kernel has to do it.
+  static std::optional<Shape> shape(const CudaProductProblem& problem, std::int64_t m, const device::DeviceCaps& caps);
+  static std::vector<CompileUnit> units(const CudaProductProblem& problem, const Shape& shape,
+                                        const device::DeviceCaps& caps);
+  static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+
+  Status prepare(const CudaProductProblem& problem, std::int64_t m, const Shape& shape,
+                 std::span<const LinearWeight> weights, device::cuda::CudaDevice& device);
+  bool norms(std::int64_t m) const { return launches_[static_cast<std::size_t>(m)].norm; }
+  bool serves(std::int64_t m) const { return m <= kMostRowsInTurn && launches_[static_cast<std::size_t>(m)].ready; }
+  void launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const;
+
+ private:
+  struct Launch {
+    bool ready = false, norm = false;
+    device::cuda::Kernel<MmaBulkCodesParams> kernel;
+    device::cuda::LaunchConfig config;
+    MmaBulkCodesParams params{};
+  };
+  std::array<Launch, kMostRowsInTurn + 1> launches_;  // by rows
+  SliceSum sum_;
+};
+
+/// Few rows of a product whose weights lie in fragment order: a launch for the bf16 ones among them, and one for each
+/// coding.
+class FewRows {
+ public:
+  /// Whether there is a kernel for that many rows.
+  static bool supports(const CudaProductProblem& problem, std::int64_t m, const device::DeviceCaps& caps);
+  static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+
+  Status prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,
+                 device::cuda::CudaDevice& device);
+  bool norms(std::int64_t m) const;
+  bool serves(std::int64_t m) const;
+  void launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const;
+
+ private:
+  struct Part {
+    std::vector<std::size_t> places;  // of its weights in the product
+    std::optional<BulkRows> rows;     // one of the two
+    std::optional<BulkCodes> codes;
+  };
+  std::vector<Part> parts_;
+};
+
 /// cuda_wgmma_tiles.cu: any number of rows, compute capability 9.0.
 class WgmmaTiles {
  public:
@@ -126,6 +184,25 @@ class Tiles {
   std::int64_t tiles_ = 0, block_tiles_ = 0, k_ = 0;
   std::int32_t num_weights_ = 0;
   float scale_ = 1;
+  bool programmatic_ = false;
+};
+
+/// Weights as mma_codes made mma16 in scratch before a product of many rows.
+class Unpack {
+ public:
+  static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  static std::size_t scratch_bytes(const CudaProductProblem& problem);
+  Status prepare(std::span<const LinearWeight> weights, device::cuda::CudaDevice& device);
+  bool any() const;
+  /// Replaces the data of weights with codes.
+  void launch(std::byte* scratch, MmaRowsWeight (&weights)[kMaxLinearWeights], device::cuda::CudaStream& stream) const;
+
+ private:
+  struct Part {
+    LinearWeight weight;
+    std::optional<UnpackCodes> kernel;  // of weights with codes
+  };
+  std::vector<Part> parts_;
   bool programmatic_ = false;
 };
 

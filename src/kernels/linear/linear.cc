@@ -19,6 +19,7 @@ std::span<const LinearKernel* const> linear_kernels() {
       &kGenericLinear,        //
       &kReferenceLinear,      // another device than all before it
       &kMma16CudaLinear,      // of GPUs: bf16
+      &kMmaCodesCudaLinear,   // codes, and bf16 beside them
       &kRowsCudaLinear,       // any format
   };
   return kAll;

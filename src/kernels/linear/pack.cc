@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/linear/cuda_codes.h"
 #include "kernels/linear/cuda_to_mma16.h"
 
 namespace pagoda::kernels {
@@ -58,6 +59,12 @@ class CudaPacker final : public Packer {
       return;
     }
     piece.host->upload(0, piece.bytes, piece.device->data(), stream_);
+    if (&layout == &kMmaCodesLayout) {
+      const Result<PackCodes> kernel = PackCodes::load(format, device_);
+      if (!kernel.ok()) throw device::cuda::DeviceError(kernel.error());
+      kernel->launch(piece.device->data(), shape, first_row, num_rows, packed, stream_);
+      return;
+    }
     const Result<ToMma16> kernel = ToMma16::load(format, device_);
     if (!kernel.ok()) throw device::cuda::DeviceError(kernel.error());
     const std::size_t before = layout.packed_bytes(format, {.n = first_row, .k = shape.k});
@@ -109,6 +116,7 @@ std::int64_t piece_bytes(const device::DeviceCaps& caps) { return on_cuda(caps) 
 
 std::vector<CompileUnit> pack_units(const quant::Format& format, const Layout& layout, const device::DeviceCaps& caps) {
   if (!on_cuda(caps) || &layout == &kRowsLayout) return {};
+  if (&layout == &kMmaCodesLayout) return {PackCodes::unit(format, caps)};
   return {ToMma16::unit(format, caps)};
 }
 

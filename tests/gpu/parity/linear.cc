@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, LinearOnGpu, testing::ValuesIn(linear_cases()),
 
 // What the GPU packs is what the host packs, and what its candidates take their weights for.
 TEST(PackOnGpu, GivesTheBytesOfTheHost) {
-  for (const kernels::Layout* layout : {&kernels::kMma16Layout, &kernels::kRowsLayout}) {
+  for (const kernels::Layout* layout : {&kernels::kMma16Layout, &kernels::kMmaCodesLayout, &kernels::kRowsLayout}) {
     for (const quant::Format* format : quant::all_formats()) {
       if (!layout->supports(*format)) continue;
       const std::int64_t k = format->block_elements == 256 ? 768 : 288;

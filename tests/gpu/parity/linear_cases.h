@@ -37,16 +37,20 @@ inline std::vector<LinearCase> linear_cases() {
   }
   const std::vector<WeightCase> three = {{"bf16", 160, true}, {"bf16", 33, true}, {"bf16", 48, false}};
   const std::vector<WeightCase> mixed = {{"q4_k", 96, true}, {"q6_k", 17, true}, {"q8_0", 31, false}};
+  const std::vector<WeightCase> beside_bf16 = {
+      {"affine4_g64", 48, true}, {"bf16", 33, false}, {"affine4_g64", 17, true}};
   for (const bool deterministic : {false, true}) {
     all.push_back({.weights = three, .k = 1000, .deterministic = deterministic});
     all.push_back({.weights = mixed, .k = 512, .deterministic = deterministic});
+    all.push_back({.weights = beside_bf16, .k = 520, .deterministic = deterministic});
   }
   all.push_back({.weights = {{"bf16", 1201, false}}, .k = 264});
   return all;
 }
 
 inline const std::vector<const kernels::LinearKernel*>& linear_candidates() {
-  static const std::vector<const kernels::LinearKernel*> all = {&kernels::kMma16CudaLinear, &kernels::kRowsCudaLinear};
+  static const std::vector<const kernels::LinearKernel*> all = {
+      &kernels::kMma16CudaLinear, &kernels::kMmaCodesCudaLinear, &kernels::kRowsCudaLinear};
   return all;
 }
 
@@ -81,7 +85,9 @@ inline std::vector<EmbedCase> embed_cases() {
   std::vector<EmbedCase> all;
   for (const quant::Format* format : quant::all_formats()) {
     all.push_back({format, &kernels::kRowsLayout});
-    if (kernels::kMma16Layout.supports(*format)) all.push_back({format, &kernels::kMma16Layout});
+    for (const kernels::Layout* layout : {&kernels::kMma16Layout, &kernels::kMmaCodesLayout}) {
+      if (layout->supports(*format)) all.push_back({format, layout});
+    }
   }
   return all;
 }
