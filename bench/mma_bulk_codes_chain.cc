@@ -3,6 +3,7 @@
 // × 8192 one after the other. First checks the kernels against double. Prints one JSON line a variant.
 //
 //   mma_bulk_codes_chain [check | short | tune]
+#include "device/cuda/blas.h"
 #include "gpu_bench.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/linear/cuda_mma_bulk_codes.h"
@@ -84,26 +85,30 @@ class Chain {
       p.scale = 1;
       return p;
     };
-    used_ = bytes_ = 0;
-    fits_ = true;
+    const auto chain = [&] {
+      used_ = bytes_ = 0;
+      fits_ = true;
+      for (int l = 0; l < g.layers; ++l) {
+        MmaBulkCodesParams qkv = params(residual, g.hidden);
+        qkv.num_weights = 3;
+        const std::int64_t n[3] = {g.query, g.kv, g.kv};
+        for (int i = 0; i < 3; ++i) qkv.weights[i] = take(f, n[i], g.hidden, wide);
+        launch(f, v, norms, 0, qkv);
+        MmaBulkCodesParams out = params(wide, g.query);
+        out.weights[0] = take(f, g.hidden, g.query, residual);
+        launch(f, v, false, 2, out);
+        MmaBulkCodesParams up = params(residual, g.hidden);
+        up.num_weights = 2;
+        for (int i = 0; i < 2; ++i) up.weights[i] = take(f, g.ffn, g.hidden, wide);
+        launch(f, v, norms, 3, up);
+        MmaBulkCodesParams down = params(wide, g.ffn);
+        down.weights[0] = take(f, g.hidden, g.ffn, residual);
+        launch(f, v, false, 2, down);
+      }
+    };
+    chain();  // loads what it launches
     GraphCapture capture(bench_.stream());
-    for (int l = 0; l < g.layers; ++l) {
-      MmaBulkCodesParams qkv = params(residual, g.hidden);
-      qkv.num_weights = 3;
-      const std::int64_t n[3] = {g.query, g.kv, g.kv};
-      for (int i = 0; i < 3; ++i) qkv.weights[i] = take(f, n[i], g.hidden, wide);
-      launch(f, v, norms, 0, qkv);
-      MmaBulkCodesParams out = params(wide, g.query);
-      out.weights[0] = take(f, g.hidden, g.query, residual);
-      launch(f, v, false, 2, out);
-      MmaBulkCodesParams up = params(residual, g.hidden);
-      up.num_weights = 2;
-      for (int i = 0; i < 2; ++i) up.weights[i] = take(f, g.ffn, g.hidden, wide);
-      launch(f, v, norms, 3, up);
-      MmaBulkCodesParams down = params(wide, g.ffn);
-      down.weights[0] = take(f, g.hidden, g.ffn, residual);
-      launch(f, v, false, 2, down);
-    }
+    chain();
     const Graph graph = capture.finish();
     if (!fits_) return;
     print(g.name, f, v, m, bench_.time_ms(graph, 9), 1);
@@ -114,21 +119,50 @@ class Chain {
     constexpr int kTimes = 24;
     const AddressRange range = bench_.memory(8 << 20);
     bench_.set_bytes(range, 0x3c);
-    used_ = bytes_ = 0;
-    fits_ = true;
+    const auto chain = [&] {
+      used_ = bytes_ = 0;
+      fits_ = true;
+      for (int i = 0; i < kTimes; ++i) {
+        MmaBulkCodesParams p{};
+        p.input = range.data();
+        p.input_stride = p.k = k;
+        p.m = m;
+        p.num_weights = p.splits = 1;
+        p.weights[0] = take(f, n, k, range.data() + (4 << 20));
+        launch(f, v, false, 0, p);
+      }
+    };
+    chain();
     GraphCapture capture(bench_.stream());
-    for (int i = 0; i < kTimes; ++i) {
-      MmaBulkCodesParams p{};
-      p.input = range.data();
-      p.input_stride = p.k = k;
-      p.m = m;
-      p.num_weights = p.splits = 1;
-      p.weights[0] = take(f, n, k, range.data() + (4 << 20));
-      launch(f, v, false, 0, p);
-    }
+    chain();
     const Graph graph = capture.finish();
     if (!fits_) return;
     print(pagoda::format("{}x{}", n, k).c_str(), f, v, m, bench_.time_ms(graph, 9), kTimes);
+  }
+
+  /// The same by cuBLASLt, of bf16 rows.
+  void time_peer(const std::shared_ptr<const Blas>& blas, std::int64_t n, std::int64_t k, int m) {
+    constexpr int kTimes = 24;
+    const AddressRange range = bench_.memory(48 << 20);
+    bench_.set_bytes(range, 0x3c);
+    const BlasPlan plan = must(BlasPlan::prepare(
+        blas, {.m = m, .n = n, .k = k, .input_stride = k, .weight_stride = k, .output_stride = n}, 32 << 20));
+    const auto chain = [&] {
+      for (int i = 0; i < kTimes; ++i) {
+        plan.launch(bench_.stream(), range.data(), bench_.weights() + i * n * k * 2, range.data() + (4 << 20),
+                    range.data() + (16 << 20));
+      }
+    };
+    chain();
+    GraphCapture capture(bench_.stream());
+    chain();
+    const Graph graph = capture.finish();
+    std::printf(
+        "{\"op\": \"linear\", \"case\": \"%lldx%lld\", \"format\": \"bf16\", \"m\": %d, \"by\": \"%s\", \"us\": "
+        "%.2f}\n",
+        static_cast<long long>(n), static_cast<long long>(k), m, plan.algorithm().c_str(),
+        static_cast<double>(bench_.time_ms(graph, 9)) / kTimes * 1e3);
+    std::fflush(stdout);
   }
 
   /// One product of odd sizes against double, outputs poisoned.
@@ -332,10 +366,14 @@ int run(const std::string& what) {
   }
   std::printf("%s\n", good ? "all good" : "FAILED");
   std::fflush(stdout);
+  if (what != "check") {
+    const auto blas = must(Blas::load(bench.context_ptr()));
+    for (const int m : {1, 16, 64}) chain.time_peer(blas, 8192, 8192, m);
+  }
   for (const quant::Format* f : fast) {
     for (const Timed& t : timed) {
       chain.time(kGeometries[2], *f, t.v, t.m);
-      chain.time_linear(8192, 8192, *f, t.v, t.m);
+      if (t.m == 1 || t.m == 16) chain.time_linear(8192, 8192, *f, t.v, t.m);
     }
   }
   return good ? 0 : 1;

@@ -1,12 +1,15 @@
 // Every CUDA candidate against the reference in double, on the same inputs: at once, captured and replayed.
 //
-//   gpu_parity [--compile-only h200] [--cache FOLDER] [gtest's flags]
+//   gpu_parity [--compile-only h200] [--cache FOLDER] [--formats q4_k,mxfp4] [gtest's flags]
 //
+// With --formats only the products of these are compiled beforehand: for runs of *Linear* and *Embed* alone.
 // Kernels are kept in FOLDER, or in one that goes with the program. --compile-only compiles what the tests need, for a
 // GPU that need not be there, and ends.
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <string_view>
 
 #include "fixtures/hf_model.h"
@@ -22,8 +25,13 @@ using namespace pagoda;  // NOLINT: a program's main
 
 std::vector<device::CompileUnit> all_units(const device::DeviceCaps& caps) {
   std::vector<device::CompileUnit> units;
-  for (const auto& part : {parity::linear_units(caps), parity::stage_units(caps), parity::attention_units(caps)}) {
+  const auto take = [&](const std::vector<device::CompileUnit>& part) {
     units.insert(units.end(), part.begin(), part.end());
+  };
+  take(parity::linear_units(caps));
+  if (parity::chosen_formats.empty()) {
+    take(parity::stage_units(caps));
+    take(parity::attention_units(caps));
   }
   std::sort(units.begin(), units.end());
   units.erase(std::unique(units.begin(), units.end()), units.end());
@@ -45,12 +53,16 @@ bool compile(device::cuda::Compiler& compiler, const device::DeviceCaps& caps) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
   std::string folder, caps_name;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i + 1 < argc; ++i) {
     if (std::string_view(argv[i]) == "--cache") folder = argv[i + 1];
     if (std::string_view(argv[i]) == "--compile-only") caps_name = argv[i + 1];
+    if (std::string_view(argv[i]) == "--formats") {
+      std::istringstream list(argv[i + 1]);
+      for (std::string name; std::getline(list, name, ',');) parity::chosen_formats.push_back(name);
+    }
   }
+  testing::InitGoogleTest(&argc, argv);
   std::optional<fixtures::TemporaryFolder> own;
   if (folder.empty()) folder = own.emplace().path();
   if (!caps_name.empty()) return compile(*gpu::make_compiler(folder), device::gpu_caps(caps_name).value()) ? 0 : 1;

@@ -1,5 +1,7 @@
 #include "kernels/linear/cuda_linear.h"
 
+#include <algorithm>
+
 #include "kernels/linear/cuda_product.h"
 #include "kernels/linear/row_tiles.h"
 

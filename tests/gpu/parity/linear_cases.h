@@ -1,6 +1,7 @@
 // The cases of linear and embed: all formats in all layouts that a GPU reads, odd sizes.
 #pragma once
 
+#include <algorithm>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -27,10 +28,17 @@ struct LinearCase {
   }
 };
 
+/// Formats that a run is about; empty: all. Set before the tests are.
+inline std::vector<std::string> chosen_formats;
+inline bool is_chosen(std::string_view format) {
+  return chosen_formats.empty() || std::ranges::find(chosen_formats, format) != chosen_formats.end();
+}
+
 inline std::vector<LinearCase> linear_cases() {
   std::vector<LinearCase> all;
   for (const quant::Format* format : quant::all_formats()) {
     const std::string name(format->name);
+    if (!is_chosen(name)) continue;
     // Columns that are no whole turn of 32, where the format allows it.
     const std::int64_t k = format->block_elements == 1 ? 328 : format->block_elements == 32 ? 288 : 768;
     all.push_back({.weights = {{name, 77, false}}, .k = k});
@@ -84,6 +92,7 @@ struct EmbedCase {
 inline std::vector<EmbedCase> embed_cases() {
   std::vector<EmbedCase> all;
   for (const quant::Format* format : quant::all_formats()) {
+    if (!is_chosen(format->name)) continue;
     all.push_back({format, &kernels::kRowsLayout});
     for (const kernels::Layout* layout : {&kernels::kMma16Layout, &kernels::kMmaCodesLayout}) {
       if (layout->supports(*format)) all.push_back({format, layout});

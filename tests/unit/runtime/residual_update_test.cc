@@ -47,7 +47,7 @@ TEST(DecodedWeights, AreReadOnlyOnceTheyAreWritten) {
   for (const fixtures::PaperGraph& graph : runner.paper().graphs()) {
     std::string before;
     for (const PaperLaunch& node : graph.nodes) {
-      if (node.kernel == "wgmma_tiles" && before == "to_bf16_rows") {
+      if (node.kernel == "wgmma_tiles" && before == "unpack_codes") {
         EXPECT_FALSE(node.programmatic);
         ++products;
       }
