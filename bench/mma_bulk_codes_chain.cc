@@ -330,6 +330,7 @@ int run(const std::string& what) {
       }
     }
     timed.push_back({{1, 8, 8, 48}, 1});
+    fast.resize(1);
   } else {
     timed.push_back({{1, 16, 16, 48}, 1});
     timed.push_back({{1, 16, 16, 96}, 1});
