@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "runtime/device_sampler.h"
 #include "text/stream_decoder.h"
 
 namespace pagoda::api {
@@ -47,6 +48,10 @@ std::int64_t vocabulary(const Model::State& model) {
 }
 
 Status check_bias(const Model::State& model, const SamplingParams& params) {
+  if (std::ssize(params.logit_bias) > runtime::kMaxBias) {
+    return wrong("logit_bias", pagoda::format("logit_bias names {} ids; at most {} are served",
+                                              params.logit_bias.size(), runtime::kMaxBias));
+  }
   std::unordered_set<std::int32_t> seen;
   for (const auto& [id, bias] : params.logit_bias) {
     if (id < 0 || id >= vocabulary(model)) {
@@ -68,7 +73,12 @@ Status check_sampling(const Model::State& model, const SamplingParams& p) {
   PAGODA_TRY(check_penalty(p.presence_penalty, "presence_penalty"));
   PAGODA_TRY(check_penalty(p.frequency_penalty, "frequency_penalty"));
   PAGODA_TRY(in_range(p.max_tokens, "max_tokens", p.max_tokens >= 0, "at least 0"));
-  if (p.min_tokens < 0) return wrong("min_tokens", "min_tokens must be at least 0");
+  if (p.min_tokens < 0)
+    return wrong("min_tokens", pagoda::format("min_tokens must be at least 0, not {}", p.min_tokens));
+  if (p.max_tokens && p.min_tokens > *p.max_tokens) {
+    return wrong("min_tokens", pagoda::format("min_tokens is {}, and max_tokens is {}: it cannot be more", p.min_tokens,
+                                              *p.max_tokens));
+  }
   PAGODA_TRY(in_range(p.logprobs, "logprobs", p.logprobs >= 0 && p.logprobs <= 20, "from 0 to 20"));
   for (const std::string& stop : p.stop) {
     if (stop.empty()) return wrong("stop", "a stop text must not be empty");

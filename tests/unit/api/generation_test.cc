@@ -307,6 +307,9 @@ TEST(GenerationTest, EveryParameterOutOfItsRangeIsNamed) {
   refused([](Request& r) { r.sampling.presence_penalty = 3; }, "presence_penalty");
   refused([](Request& r) { r.sampling.frequency_penalty = NAN; }, "frequency_penalty");
   refused([](Request& r) { r.sampling.max_tokens = -1; }, "max_tokens");
+  refused([](Request& r) { r.sampling.min_tokens = -1; }, "min_tokens");
+  refused([](Request& r) { r.sampling.min_tokens = 5; }, "min_tokens");  // max_tokens is 4
+  refused([](Request& r) { r.sampling.logit_bias.assign(1025, {3, 1.f}); }, "logit_bias");
   refused([](Request& r) { r.sampling.logprobs = 21; }, "logprobs");
   refused([](Request& r) { r.sampling.stop = {""}; }, "stop");
   refused([](Request& r) { r.sampling.stop_ids = {67}; }, "stop_ids");
