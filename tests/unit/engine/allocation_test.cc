@@ -1,6 +1,7 @@
 // A step allocates nothing (DESIGN 2): neither composing it nor handing out what it brought, however many rows it has.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -29,7 +30,9 @@ TEST(AllocationTest, StepsOfManyRowsAllocateNothing) {
     std::int64_t steps = 0, before = 0, during = 0;
     bool decoded = false;  // the step before was of one decode each
     const ConstantRunner::Size size{.rows = kRows, .context = 300, .step_tokens = 2000, .steps_in_flight = in_flight};
+    std::atomic<bool> all_there{false};  // else the first would have ended before the last comes
     auto runner = std::make_unique<ConstantRunner>(size, [&](const sched::Batch& batch) {
+      all_there.wait(false);
       const bool decodes = std::ssize(batch.rows) == kRows && std::ssize(batch.tokens) == kRows;
       if (decodes && decoded) {
         during += num_allocations - before;
@@ -54,6 +57,8 @@ TEST(AllocationTest, StepsOfManyRowsAllocateNothing) {
       jobs.push_back(start(**engine, std::move(one)));
       jobs.back()->on_ready([] {});
     }
+    all_there.store(true);
+    all_there.notify_all();
     for (const auto& job : jobs) ASSERT_TRUE(wait_end(*job));
     engine->reset();  // its thread has written the counts
     EXPECT_GT(steps, 100);
