@@ -58,10 +58,10 @@ bench: build models
 	@tools/bench.sh
 
 format: deps-dev
-	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+	@git ls-files '*.h' '*.cc' 'web/*.js' 'tests/page/*.mjs' | xargs clang-format -i
 
 format-check: deps-dev
-	@git ls-files '*.h' '*.cc' | xargs clang-format --dry-run --Werror
+	@git ls-files '*.h' '*.cc' 'web/*.js' 'tests/page/*.mjs' | xargs clang-format --dry-run --Werror
 
 layers:
 	@python3 tools/check_layers.py

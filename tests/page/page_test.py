@@ -43,8 +43,10 @@ class PageTest(unittest.TestCase):
     def setUpClass(cls):
         cls.playwright = sync_playwright().start()
         # Chromium's own sandbox wants more rights than a container's root has.
-        cls.browser = cls.playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"),
-                                                     args=["--disable-dev-shm-usage", *(["--no-sandbox"] if os.getuid() == 0 else [])])
+        cls.browser = cls.playwright.chromium.launch(
+            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"),
+            args=["--disable-dev-shm-usage", *(["--no-sandbox"] if os.getuid() == 0 else [])],
+        )
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
     @classmethod
@@ -55,7 +57,9 @@ class PageTest(unittest.TestCase):
     def setUp(self):
         self.server = scripted_server.start()
         self.script = self.server.script
-        self.context = self.browser.new_context(viewport={"width": 1280, "height": 860}, permissions=["clipboard-read", "clipboard-write"])
+        self.context = self.browser.new_context(
+            viewport={"width": 1280, "height": 860}, permissions=["clipboard-read", "clipboard-write"]
+        )
         self.faults = []
         self.expected = []  # expressions of console errors that a test provokes
         self.context.on("page", self.watch)
@@ -69,9 +73,17 @@ class PageTest(unittest.TestCase):
         self.assertEqual(unexpected, [])
 
     def watch(self, page):
-        page.on("console", lambda message: message.type in ("error", "warning") and self.faults.append(f"console: {message.text} {message.location.get('url')}"))
+        page.on(
+            "console",
+            lambda message: message.type in ("error", "warning")
+            and self.faults.append(f"console: {message.text} {message.location.get('url')}"),
+        )
         page.on("pageerror", lambda error: self.faults.append(f"exception: {error}"))
-        page.on("request", lambda request: request.url.startswith((self.server.address, "blob:")) or self.faults.append(f"request: {request.url}"))
+        page.on(
+            "request",
+            lambda request: request.url.startswith((self.server.address, "blob:"))
+            or self.faults.append(f"request: {request.url}"),
+        )
 
     def open(self, page=None, path="/", meets=True):
         page = page or self.page
@@ -97,6 +109,7 @@ class PageTest(unittest.TestCase):
             while not gate.wait(0.05):
                 yield 0
             yield from after
+
         self.script.answer = answer
         self.addCleanup(gate.set)
         return gate
@@ -125,12 +138,24 @@ class PageTest(unittest.TestCase):
         expect(self.last.locator(".figures")).to_contain_text(re.compile(r"[\d.]+ tok/s"))
         expect(self.last.locator(".figures")).to_contain_text("31 in the prompt, 16 cached")
         expect(self.page.locator(".said")).to_have_text("Hi\nthere")
-        self.assertEqual(self.script.requests, [{"model": "scripted-1b", "messages": [{"role": "user", "content": "Hi\nthere"}], "stream": True,
-                                                 "stream_options": {"include_usage": True}}])
+        self.assertEqual(
+            self.script.requests,
+            [
+                {
+                    "model": "scripted-1b",
+                    "messages": [{"role": "user", "content": "Hi\nthere"}],
+                    "stream": True,
+                    "stream_options": {"include_usage": True},
+                }
+            ],
+        )
         self.answer("Again.")
         self.say("More")
         expect(self.last.locator(".prose")).to_have_text("Again.")
-        self.assertEqual([m["content"] for m in self.script.requests[1]["messages"]], ["Hi\nthere", "Hello **world**.\n\nBye.", "More"])
+        self.assertEqual(
+            [m["content"] for m in self.script.requests[1]["messages"]],
+            ["Hi\nthere", "Hello **world**.\n\nBye.", "More"],
+        )
 
     def test_stop_cancels_at_the_server_and_keeps_what_came(self):
         for way in ("button", "Escape"):
@@ -166,7 +191,10 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.script.requests[1]["messages"][1], {"role": "assistant", "content": "It is 4."})
 
     def test_a_long_answer_changes_only_its_end(self):
-        gate = self.gated(["First paragraph.\n\nSecond.\n\nThird.\n\n"], [f"Word {i} of `many`.\n\n" if i % 40 == 0 else f"word {i} " for i in range(6000)])
+        gate = self.gated(
+            ["First paragraph.\n\nSecond.\n\nThird.\n\n"],
+            [f"Word {i} of `many`.\n\n" if i % 40 == 0 else f"word {i} " for i in range(6000)],
+        )
         self.open()
         self.say("Write long")
         expect(self.last.locator(".prose p").nth(2)).to_have_text("Third.")
@@ -175,8 +203,18 @@ class PageTest(unittest.TestCase):
         self.done()
         expect(self.last.locator(".prose")).to_contain_text("word 5999")
         self.assertTrue(self.page.evaluate("document.querySelector('.assistant .prose p').kept"))
-        self.assertEqual(self.page.evaluate("[...document.querySelectorAll('.assistant .prose')].at(-1).textContent.match(/[Ww]ord \\d+/g).length"), 6000)
-        self.assertLess(self.page.evaluate("(() => { const s = document.getElementById('scroll'); return s.scrollHeight - s.scrollTop - s.clientHeight; })()"), 80)
+        self.assertEqual(
+            self.page.evaluate(
+                "[...document.querySelectorAll('.assistant .prose')].at(-1).textContent.match(/[Ww]ord \\d+/g).length"
+            ),
+            6000,
+        )
+        self.assertLess(
+            self.page.evaluate(
+                "(() => { const s = document.getElementById('scroll'); return s.scrollHeight - s.scrollTop - s.clientHeight; })()"
+            ),
+            80,
+        )
 
     def test_whoever_reads_above_stays_there(self):
         gate = self.gated(["Line.\n\n" * 80], ["More.\n\n" * 40])
@@ -193,9 +231,11 @@ class PageTest(unittest.TestCase):
         expect(self.page.locator("#latest")).to_be_hidden()
 
     def test_hostile_text_stays_text(self):
-        self.answer("<script>window.owned=1</script> <img src=x onerror=window.owned=1>\n\n[a](javascript:window.owned=1) ![b](https://evil.example/p.png) ",
-                    "[c](https://example.org/'\"onclick=window.owned=1)\n\n```html\n<img src=x onerror=window.owned=1>\n```\n\n<svg/onload=window.owned=1>\n\n",
-                    "```\"><script>window.owned=1</script>\nx\n```\n")
+        self.answer(
+            "<script>window.owned=1</script> <img src=x onerror=window.owned=1>\n\n[a](javascript:window.owned=1) ![b](https://evil.example/p.png) ",
+            "[c](https://example.org/'\"onclick=window.owned=1)\n\n```html\n<img src=x onerror=window.owned=1>\n```\n\n<svg/onload=window.owned=1>\n\n",
+            '```"><script>window.owned=1</script>\nx\n```\n',
+        )
         self.open()
         self.say("<img src=x onerror=window.owned=1>")
         self.done()
@@ -338,25 +378,37 @@ class PageTest(unittest.TestCase):
         with self.page.expect_download() as download:
             self.page.locator("#download").click()
         self.assertEqual(download.value.suggested_filename, "A better name.md")
-        self.assertEqual(pathlib.Path(download.value.path()).read_text(), "# A better name\n\n## You\n\nHi\n\n## scripted-1b\n\nHello there.\n")
+        self.assertEqual(
+            pathlib.Path(download.value.path()).read_text(),
+            "# A better name\n\n## You\n\nHi\n\n## scripted-1b\n\nHello there.\n",
+        )
         self.page.locator("#delete").click()
         expect(self.page.locator("#ask-cancel")).to_be_focused()
         self.page.locator("#ask-yes").click()
         expect(self.page.locator("#conversations a")).to_have_count(0)
         self.page.reload()
         expect(self.page.locator("#conversations a")).to_have_count(0)
-        self.assertEqual(self.page.evaluate("new Promise(done => { const r = indexedDB.open('pagoda'); r.onsuccess = () => { "
-                                            "r.result.transaction('messages').objectStore('messages').count().onsuccess = e => done(e.target.result); }; })"), 0)
+        self.assertEqual(
+            self.page.evaluate(
+                "new Promise(done => { const r = indexedDB.open('pagoda'); r.onsuccess = () => { "
+                "r.result.transaction('messages').objectStore('messages').count().onsuccess = e => done(e.target.result); }; })"
+            ),
+            0,
+        )
 
     def test_a_full_browser_says_that_nothing_is_kept(self):
-        self.page.add_init_script("IDBObjectStore.prototype.put = () => { throw new DOMException('full', 'QuotaExceededError'); };")
+        self.page.add_init_script(
+            "IDBObjectStore.prototype.put = () => { throw new DOMException('full', 'QuotaExceededError'); };"
+        )
         self.open()
         self.say("Hi")
         expect(self.last.locator(".prose")).to_have_text("Hello there.")
         expect(self.page.locator(".notice")).to_contain_text("no room left")
 
     def test_a_browser_without_a_database_works_and_says_so(self):
-        self.page.add_init_script("IDBFactory.prototype.open = () => { throw new DOMException('no', 'SecurityError'); };")
+        self.page.add_init_script(
+            "IDBFactory.prototype.open = () => { throw new DOMException('no', 'SecurityError'); };"
+        )
         self.open()
         expect(self.page.locator(".notice")).to_contain_text("keeps nothing")
         self.say("Hi")
@@ -366,8 +418,16 @@ class PageTest(unittest.TestCase):
 
     def test_faults_are_shown_where_they_happened_and_tried_again(self):
         cases = [
-            ([("refuse", 429, "Too many requests.", None, [("Retry-After", "7")])], "Not answered (429). Too many requests. Try again in 7 s.", "429"),
-            ([("refuse", 503, "The server is shutting down.")], "Not answered (503). The server is shutting down.", "503"),
+            (
+                [("refuse", 429, "Too many requests.", None, [("Retry-After", "7")])],
+                "Not answered (429). Too many requests. Try again in 7 s.",
+                "429",
+            ),
+            (
+                [("refuse", 503, "The server is shutting down.")],
+                "Not answered (503). The server is shutting down.",
+                "503",
+            ),
             (["Some", ("error", "The device was lost.")], "The device was lost.", None),
             (["Some", ("drop",)], "before the answer was whole", None),
         ]
@@ -419,8 +479,19 @@ class PageTest(unittest.TestCase):
     def test_settings_are_checked_and_sent(self):
         self.open()
         self.page.locator("#settings-open").click()
-        values = {"temperature": "0.7", "top_p": "0.9", "top_k": "40", "min_p": "0.05", "repetition_penalty": "1.1", "presence_penalty": "0.5",
-                  "frequency_penalty": "-0.5", "max_tokens": "100", "seed": "42", "system": "S", "stop": "END\nSTOP"}
+        values = {
+            "temperature": "0.7",
+            "top_p": "0.9",
+            "top_k": "40",
+            "min_p": "0.05",
+            "repetition_penalty": "1.1",
+            "presence_penalty": "0.5",
+            "frequency_penalty": "-0.5",
+            "max_tokens": "100",
+            "seed": "42",
+            "system": "S",
+            "stop": "END\nSTOP",
+        }
         for name, value in values.items():
             self.page.locator(f"[name={name}]").fill(value)
         self.page.locator("[name=thinking]").select_option("off")
@@ -434,10 +505,26 @@ class PageTest(unittest.TestCase):
         expect(self.page.locator("#settings-count")).to_have_text("12 set")
         self.say("Hi")
         self.done()
-        self.assertEqual(self.script.requests[0], {
-            "model": "scripted-1b", "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}], "temperature": 0.7, "top_p": 0.9,
-            "top_k": 40, "min_p": 0.05, "repetition_penalty": 1.1, "presence_penalty": 0.5, "frequency_penalty": -0.5, "max_tokens": 100, "seed": 42,
-            "stop": ["END", "STOP"], "chat_template_kwargs": {"enable_thinking": False}, "stream": True, "stream_options": {"include_usage": True}})
+        self.assertEqual(
+            self.script.requests[0],
+            {
+                "model": "scripted-1b",
+                "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}],
+                "temperature": 0.7,
+                "top_p": 0.9,
+                "top_k": 40,
+                "min_p": 0.05,
+                "repetition_penalty": 1.1,
+                "presence_penalty": 0.5,
+                "frequency_penalty": -0.5,
+                "max_tokens": 100,
+                "seed": 42,
+                "stop": ["END", "STOP"],
+                "chat_template_kwargs": {"enable_thinking": False},
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            },
+        )
 
     # Keys
 
@@ -457,7 +544,9 @@ class PageTest(unittest.TestCase):
         expect(self.page.locator("#welcome-model")).to_have_text("scripted-1b")
         self.say("Hi")
         expect(self.last.locator(".prose")).to_have_text("Hello there.")
-        self.assertEqual(self.page.evaluate("[sessionStorage['pagoda.key'], localStorage['pagoda.key'] ?? null]"), ["right", None])
+        self.assertEqual(
+            self.page.evaluate("[sessionStorage['pagoda.key'], localStorage['pagoda.key'] ?? null]"), ["right", None]
+        )
         self.page.reload()
         expect(self.last.locator(".prose")).to_have_text("Hello there.")
         expect(self.page.locator("#key")).to_be_hidden()
@@ -473,7 +562,9 @@ class PageTest(unittest.TestCase):
         third.locator("#key-open").click()
         third.locator("#key-forget").click()
         expect(third.locator("#key")).to_be_visible()
-        self.assertEqual(third.evaluate("[sessionStorage['pagoda.key'] ?? null, localStorage['pagoda.key'] ?? null]"), [None, None])
+        self.assertEqual(
+            third.evaluate("[sessionStorage['pagoda.key'] ?? null, localStorage['pagoda.key'] ?? null]"), [None, None]
+        )
 
     def test_a_key_that_expires_is_asked_for_and_the_question_answered(self):
         self.expected.append("status of 401")
@@ -511,13 +602,27 @@ class PageTest(unittest.TestCase):
         names = []
         for _ in range(40):
             page.keyboard.press("Shift+Tab")
-            names.append(page.evaluate("(e => e.getAttribute('aria-label') ?? (e.textContent.trim() || e.value))(document.activeElement)"))
-            ring = page.evaluate("(s => s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2)(getComputedStyle(document.activeElement.matches('[type=radio]') ? document.activeElement.nextElementSibling : document.activeElement))")
+            names.append(
+                page.evaluate(
+                    "(e => e.getAttribute('aria-label') ?? (e.textContent.trim() || e.value))(document.activeElement)"
+                )
+            )
+            ring = page.evaluate(
+                "(s => s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2)(getComputedStyle(document.activeElement.matches('[type=radio]') ? document.activeElement.nextElementSibling : document.activeElement))"
+            )
             self.assertTrue(ring, f"no visible focus on {names[-1]}")
             if page.evaluate("document.activeElement.classList.contains('skip')"):
                 break
         order = list(reversed(names))
-        for earlier, later in [("New conversation", "Hi"), ("Hi", "API key"), ("API key", "Settings"), ("Settings", "Live"), ("Live", "Edit"), ("Edit", "Copy"), ("Copy", "Again")]:
+        for earlier, later in [
+            ("New conversation", "Hi"),
+            ("Hi", "API key"),
+            ("API key", "Settings"),
+            ("Settings", "Live"),
+            ("Live", "Edit"),
+            ("Edit", "Copy"),
+            ("Copy", "Again"),
+        ]:
             self.assertLess(order.index(earlier), len(order) - 1 - names.index(later), order)
         page.locator("#settings-open").focus()
         page.keyboard.press("Enter")
@@ -538,7 +643,9 @@ class PageTest(unittest.TestCase):
         expect(log).to_have_attribute("aria-live", "polite")
         expect(log.locator("p")).to_have_text(["Sent.", "One paragraph."])
         gate.set()
-        expect(log.locator("p")).to_have_text(["Sent.", "One paragraph.", "Another.", "A third one ends.", "The answer is complete."])
+        expect(log.locator("p")).to_have_text(
+            ["Sent.", "One paragraph.", "Another.", "A third one ends.", "The answer is complete."]
+        )
 
     def test_accessibility_rules(self):
         self.answer({"reasoning": "Thinking."}, MARKDOWN)
@@ -558,8 +665,13 @@ class PageTest(unittest.TestCase):
             for name, enter in states.items():
                 with self.subTest(scheme=scheme, state=name):
                     enter()
-                    found = Axe().run(self.page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
-                    self.assertEqual([(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found.response["violations"]], [])
+                    found = Axe().run(
+                        self.page,
+                        options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]},
+                    )
+                    self.assertEqual(
+                        [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found.response["violations"]], []
+                    )
 
     def test_themes(self):
         self.open()
@@ -588,8 +700,10 @@ class PageTest(unittest.TestCase):
         fits = "document.documentElement.scrollWidth <= 375 && document.getElementById('scroll').scrollWidth <= document.getElementById('scroll').clientWidth"
         self.assertTrue(self.page.evaluate(fits))
         self.page.screenshot(path=SCREENSHOTS / "phone.png")
-        small = self.page.evaluate("[...document.querySelectorAll('button')].filter(b => b.checkVisibility({visibilityProperty: true})).map(b => [b.textContent.trim() || b.getAttribute('aria-label'), "
-                                   "b.getBoundingClientRect()]).filter(([, r]) => Math.min(r.width, r.height) < 24).map(([n]) => n)")
+        small = self.page.evaluate(
+            "[...document.querySelectorAll('button')].filter(b => b.checkVisibility({visibilityProperty: true})).map(b => [b.textContent.trim() || b.getAttribute('aria-label'), "
+            "b.getBoundingClientRect()]).filter(([, r]) => Math.min(r.width, r.height) < 24).map(([n]) => n)"
+        )
         self.assertEqual(small, [])
         expect(self.page.locator("#side")).to_be_hidden()
         self.page.locator("#side-open").click()
@@ -618,7 +732,9 @@ class PageTest(unittest.TestCase):
         expect(figures.filter(has_text="Writing")).to_contain_text(re.compile(r"(9\d|10\d|11\d) tokens a second"))
         expect(self.page.locator(".lines")).to_contain_text(re.compile(r"First token, p50 · p95\s*\d+ ms · \d+ ms"))
         expect(self.page.locator(".lines")).to_contain_text(re.compile(r"from the cache\s*(49|50|51) %"))
-        self.assertEqual(self.page.locator(".lines").get_by_text("Refused").count(), 0)  # this server does not count them
+        self.assertEqual(
+            self.page.locator(".lines").get_by_text("Refused").count(), 0
+        )  # this server does not count them
         self.page.screenshot(path=SCREENSHOTS / "live.png")
         self.page.emulate_media(color_scheme="dark")
         self.page.locator("#live-close").click()

@@ -14,8 +14,10 @@ import time
 
 WEB = pathlib.Path(__file__).resolve().parents[2] / "web"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; "
-          "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
 
 METRICS = """# HELP pagoda_num_requests_running Requests in the batch.
 # TYPE pagoda_num_requests_running gauge
@@ -47,7 +49,12 @@ class Script:
         self.running = 0
         self.finished = 5
         self.answer = lambda request: ["Hello", " there."]
-        self.usage = {"prompt_tokens": 31, "completion_tokens": 17, "total_tokens": 48, "prompt_tokens_details": {"cached_tokens": 16}}
+        self.usage = {
+            "prompt_tokens": 31,
+            "completion_tokens": 17,
+            "total_tokens": 48,
+            "prompt_tokens_details": {"cached_tokens": 16},
+        }
         self.finish = "stop"
 
 
@@ -69,7 +76,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def refuse(self, status, message, param=None, headers=()):
-        self.reply(status, json.dumps({"error": {"message": message, "type": "invalid_request_error", "param": param, "code": None}}), headers=headers)
+        self.reply(
+            status,
+            json.dumps({"error": {"message": message, "type": "invalid_request_error", "param": param, "code": None}}),
+            headers=headers,
+        )
 
     def allowed(self):
         if self.script.key is None or self.headers.get("Authorization") == f"Bearer {self.script.key}":
@@ -81,19 +92,42 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         file = WEB / ("index.html" if path == "/" else path[1:])
         if file.parent in (WEB, WEB / "assets") and file.suffix in TYPES and file.is_file():
-            return self.reply(200, file.read_bytes(), f"{TYPES[file.suffix]}; charset=utf-8",
-                              [("Content-Security-Policy", POLICY), ("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-cache")])
+            return self.reply(
+                200,
+                file.read_bytes(),
+                f"{TYPES[file.suffix]}; charset=utf-8",
+                [
+                    ("Content-Security-Policy", POLICY),
+                    ("X-Content-Type-Options", "nosniff"),
+                    ("Cache-Control", "no-cache"),
+                ],
+            )
         if not self.allowed():
             return None
         s = self.script
         if path == "/v1/models":
-            return self.reply(200, json.dumps({"object": "list", "data": [{"id": "scripted-1b", "object": "model", "max_model_len": 4096}]}))
+            return self.reply(
+                200,
+                json.dumps(
+                    {"object": "list", "data": [{"id": "scripted-1b", "object": "model", "max_model_len": 4096}]}
+                ),
+            )
         if path == "/version":
             return self.reply(200, json.dumps({"version": "0.1.0"}))
         if path == "/metrics":
             seconds = time.monotonic()
-            return self.reply(200, METRICS.format(running=s.running, prompt=int(seconds * 500), cached=int(seconds * 250), generated=int(seconds * 100),
-                                                  finished=s.finished + int(seconds * 4), early=int(seconds * 2)), "text/plain; version=0.0.4")
+            return self.reply(
+                200,
+                METRICS.format(
+                    running=s.running,
+                    prompt=int(seconds * 500),
+                    cached=int(seconds * 250),
+                    generated=int(seconds * 100),
+                    finished=s.finished + int(seconds * 4),
+                    early=int(seconds * 2),
+                ),
+                "text/plain; version=0.0.4",
+            )
         return self.refuse(404, "There is nothing at this path.")
 
     def do_POST(self):
@@ -121,7 +155,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return None
 
     def event(self, choices, **more):
-        chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "scripted-1b", "choices": choices, **more}
+        chunk = {
+            "id": "chatcmpl-1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "scripted-1b",
+            "choices": choices,
+            **more,
+        }
         self.wfile.write(b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n")
         self.wfile.flush()
 
@@ -140,7 +181,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             elif piece == ("drop",):
                 return
             elif isinstance(piece, tuple):
-                self.wfile.write(b"data: " + json.dumps({"error": {"message": piece[1], "type": "server_error", "param": None, "code": None}}).encode() + b"\n\n")
+                self.wfile.write(
+                    b"data: "
+                    + json.dumps(
+                        {"error": {"message": piece[1], "type": "server_error", "param": None, "code": None}}
+                    ).encode()
+                    + b"\n\n"
+                )
                 return
             else:
                 self.delta({"content": piece})
@@ -170,6 +217,8 @@ def start(port=0):
 if __name__ == "__main__":
     running = start(int(sys.argv[1]) if len(sys.argv) > 1 else 8089)
     running.script.key = sys.argv[2] if len(sys.argv) > 2 else None
-    running.script.answer = lambda request: [0.3] + [part for word in f"You said: *{request['messages'][-1]['content']}*".split(" ") for part in (word + " ", 0.05)]
+    running.script.answer = lambda request: [0.3] + [
+        part for word in f"You said: *{request['messages'][-1]['content']}*".split(" ") for part in (word + " ", 0.05)
+    ]
     print(running.address)
     threading.Event().wait()

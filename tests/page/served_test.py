@@ -26,8 +26,12 @@ class Served:
     """A server process on a free port; its address as `.url`."""
 
     def __init__(self, *flags):
-        self.process = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--ctx", "2048", *flags], stderr=subprocess.PIPE, text=True,
-                                        env={**os.environ, "PAGODA_API_KEY": ""})
+        self.process = subprocess.Popen(
+            [PROGRAM, "serve", MODEL, "--port", "0", "--ctx", "2048", *flags],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PAGODA_API_KEY": ""},
+        )
         for line in self.process.stderr:
             if match := re.search(r"(http://\S+) serves", line):
                 self.url = match[1]
@@ -40,7 +44,9 @@ class Served:
         return self.process.returncode, rest
 
     def get(self, path, key=None, headers=()):
-        request = urllib.request.Request(self.url + path, headers={**dict(headers), **({"Authorization": f"Bearer {key}"} if key else {})})
+        request = urllib.request.Request(
+            self.url + path, headers={**dict(headers), **({"Authorization": f"Bearer {key}"} if key else {})}
+        )
         try:
             with urllib.request.urlopen(request) as response:
                 return response.status, dict(response.headers), response.read()
@@ -53,8 +59,10 @@ class ServedTest(unittest.TestCase):
     def setUpClass(cls):
         cls.served = Served("--api-key", KEY)
         cls.playwright = sync_playwright().start()
-        cls.browser = cls.playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"),
-                                                     args=["--disable-dev-shm-usage", *(["--no-sandbox"] if os.getuid() == 0 else [])])
+        cls.browser = cls.playwright.chromium.launch(
+            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"),
+            args=["--disable-dev-shm-usage", *(["--no-sandbox"] if os.getuid() == 0 else [])],
+        )
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
     @classmethod
@@ -72,11 +80,24 @@ class ServedTest(unittest.TestCase):
                 status, headers, body = self.served.get(path)
                 headers = {name.lower(): value for name, value in headers.items()}
                 self.assertEqual((status, body), (200, file.read_bytes()))
-                self.assertIn({".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}[file.suffix], headers["content-type"])
+                self.assertIn(
+                    {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}[
+                        file.suffix
+                    ],
+                    headers["content-type"],
+                )
                 self.assertEqual(headers["x-content-type-options"], "nosniff")
-                policy = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
-                self.assertEqual((policy["default-src"], policy["script-src"], policy["style-src"], policy["frame-ancestors"]), ("'none'", "'self'", "'self'", "'none'"))
-                self.assertEqual((policy["img-src"], policy["require-trusted-types-for"], policy["trusted-types"]), ("'self'", "'script'", "'none'"))
+                policy = dict(
+                    part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";")
+                )
+                self.assertEqual(
+                    (policy["default-src"], policy["script-src"], policy["style-src"], policy["frame-ancestors"]),
+                    ("'none'", "'self'", "'self'", "'none'"),
+                )
+                self.assertEqual(
+                    (policy["img-src"], policy["require-trusted-types-for"], policy["trusted-types"]),
+                    ("'self'", "'script'", "'none'"),
+                )
                 self.assertEqual(self.served.get(path, headers={"If-None-Match": headers["etag"]}.items())[0], 304)
         for path in ("/assets/", "/assets/..%2findex.html", "/web/index.html", "/assets/nothing.js", "/package.json"):
             self.assertEqual(self.served.get(path)[0], 401, path)
@@ -86,15 +107,31 @@ class ServedTest(unittest.TestCase):
         self.addCleanup(context.close)
         page = context.new_page()
         faults = []
-        page.on("console", lambda message: message.type in ("error", "warning") and "status of 401" not in message.text and faults.append(message.text))
+        page.on(
+            "console",
+            lambda message: message.type in ("error", "warning")
+            and "status of 401" not in message.text
+            and faults.append(message.text),
+        )
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.goto(self.served.url)
         page.locator("[name=key]").fill(KEY)
         page.keyboard.press("Enter")
         expect(page.locator("#welcome-model")).to_contain_text(re.compile("SmolLM2", re.I))
         page.locator("#settings-open").click()
-        for name, value in {"temperature": "0", "max_tokens": "48", "system": "You answer in one short sentence.", "seed": "7", "top_k": "40", "top_p": "0.9", "min_p": "0.01",
-                            "repetition_penalty": "1.1", "presence_penalty": "0.1", "frequency_penalty": "0.1", "stop": "nothing like this"}.items():
+        for name, value in {
+            "temperature": "0",
+            "max_tokens": "48",
+            "system": "You answer in one short sentence.",
+            "seed": "7",
+            "top_k": "40",
+            "top_p": "0.9",
+            "min_p": "0.01",
+            "repetition_penalty": "1.1",
+            "presence_penalty": "0.1",
+            "frequency_penalty": "0.1",
+            "stop": "nothing like this",
+        }.items():
             page.locator(f"[name={name}]").fill(value)
         page.get_by_role("button", name="Save").click()
         page.locator("#question").fill("Name seven small animals.")

@@ -1,17 +1,27 @@
 // The page's state, and what its controls do to it.
 
-import { Answer, newMessage, randomId } from "./answer.js";
-import { Api } from "./api.js";
-import { ask, askKey, editSettings } from "./dialogs.js";
-import { byId, h, icon, setText } from "./dom.js";
-import { draft, keepJson, keptJson, key, theme } from "./keep.js";
-import { Live } from "./live.js";
-import { kNoSettings, numberSet, requestFor } from "./settings.js";
-import { openStore, OtherTabs, saveFault } from "./store.js";
-import { Thread } from "./thread.js";
-import { kRoot, titleOf, toMarkdown, Tree } from "./tree.js";
+import {Answer, newMessage, randomId} from "./answer.js";
+import {Api} from "./api.js";
+import {ask, askKey, editSettings} from "./dialogs.js";
+import {byId, h, icon, setText} from "./dom.js";
+import {draft, keepJson, keptJson, key, theme} from "./keep.js";
+import {Live} from "./live.js";
+import {kNoSettings, numberSet, requestFor} from "./settings.js";
+import {openStore, OtherTabs, saveFault} from "./store.js";
+import {Thread} from "./thread.js";
+import {kRoot, titleOf, toMarkdown, Tree} from "./tree.js";
 
 const kSilence = 5000;  // ms without a sign after which another tab's answer is lost
+
+/** What is wrong with a key, in words; null if the server takes it. */
+async function keyFault(key) {
+  try {
+    await new Api(() => key).model();
+    return null;
+  } catch (error) {
+    return error.status === 401 ? "The server does not know this key." : error.message;
+  }
+}
 
 export class App {
   #api = new Api(() => key.get());
@@ -21,7 +31,7 @@ export class App {
   #store;
   #model = null;
   #conversations = new Map();
-  #current = null;      // conversation that is shown; it is kept once it has a message
+  #current = null;  // conversation that is shown; it is kept once it has a message
   #tree = new Tree([], {});
   #answers = new Map();  // running here, by message id
   #frame = 0;
@@ -29,8 +39,10 @@ export class App {
   async start() {
     this.#wire();
     this.#store = await openStore();
-    if (!this.#store.lasting) this.#notice("store", "This browser keeps nothing for this page: conversations end with it.");
-    for (const conversation of await this.#store.conversations()) this.#conversations.set(conversation.id, conversation);
+    if (!this.#store.lasting)
+      this.#notice("store", "This browser keeps nothing for this page: conversations end with it.");
+    for (const conversation of await this.#store.conversations())
+      this.#conversations.set(conversation.id, conversation);
     this.#tabs.listen((id) => this.#heard(id));
     await this.#route();
     document.body.classList.add("ready");
@@ -60,7 +72,7 @@ export class App {
     const given = await askKey({
       current: key.get(),
       why: key.get() ? "The server did not take the key that is kept here." : why,
-      accept: (text) => new Api(() => text).model().then(() => null, (error) => (error.status === 401 ? "The server does not know this key." : error.message)),
+      accept: keyFault,
       keep: (text, remember) => key.set(text, remember),
       forget: () => key.forget(),
     });
@@ -92,7 +104,7 @@ export class App {
     byId("new").addEventListener("click", () => this.#open(null));
     byId("rename").addEventListener("click", () => this.#rename());
     byId("download").addEventListener("click", () => this.#download());
-    byId("delete").addEventListener("click", () => this.#delete());
+    byId("delete").addEventListener("click", () => this.#erase());
     byId("settings-open").addEventListener("click", () => this.#settings());
     byId("key-open").addEventListener("click", () => this.#manageKey());
     byId("side-open").addEventListener("click", () => this.#side(true));
@@ -106,9 +118,12 @@ export class App {
     }
     document.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || event.defaultPrevented || document.querySelector("dialog[open]")) return;
-      if (document.body.classList.contains("with-side")) this.#side(false);
-      else if (this.#live.covers) this.#live.toggle(false);
-      else this.#stop();
+      if (document.body.classList.contains("with-side"))
+        this.#side(false);
+      else if (this.#live.covers)
+        this.#live.toggle(false);
+      else
+        this.#stop();
     });
     window.addEventListener("hashchange", () => this.#route());
     window.addEventListener("beforeunload", (event) => {
@@ -128,18 +143,23 @@ export class App {
     }
   }
 
-  get #draftName() {
-    return this.#conversations.has(this.#current.id) ? this.#current.id : "new";
-  }
+  get #draftName() { return this.#conversations.has(this.#current.id) ? this.#current.id : "new"; }
 
   /** Shows a conversation; null begins a new one. */
   async #open(id) {
-    this.#current = id ? this.#conversations.get(id) : { id: randomId(), title: "New conversation", created: Date.now(), updated: 0, chosen: {},
-      settings: { ...kNoSettings, ...keptJson("settings", {}) } };
-    this.#current.settings = { ...kNoSettings, ...this.#current.settings };
+    this.#current = id ? this.#conversations.get(id) : {
+      id: randomId(),
+      title: "New conversation",
+      created: Date.now(),
+      updated: 0,
+      chosen: {},
+      settings: {...kNoSettings, ...keptJson("settings", {})}
+    };
+    this.#current.settings = {...kNoSettings, ...this.#current.settings};
     this.#thread.clear();
     const target = id ? `#c/${id}` : "#";
-    if (location.hash !== target && !(target === "#" && location.hash === "")) history.pushState(null, "", id ? target : location.pathname);
+    if (location.hash !== target && !(target === "#" && location.hash === ""))
+      history.pushState(null, "", id ? target : location.pathname);
     await this.#load();
     byId("question").value = draft.get(this.#draftName);
     this.#fit();
@@ -156,23 +176,27 @@ export class App {
       const answer = this.#answers.get(message.id);
       if (answer) return answer.message;
       if (message.state !== "running") return message;
-      return { ...message, state: Date.now() - (message.beat ?? 0) > kSilence ? "lost" : "elsewhere" };
+      return {...message, state: Date.now() - (message.beat ?? 0) > kSilence ? "lost" : "elsewhere"};
     });
-    for (const { message } of this.#answers.values())
+    for (const {message} of this.#answers.values())
       if (message.conversation === conversation.id && !here.includes(message)) here.push(message);
     this.#tree = new Tree(here, conversation.chosen);
     this.#show();
-    if (here.some(({ state }) => state === "elsewhere")) setTimeout(() => conversation === this.#current && this.#load(), kSilence + 500);
+    if (here.some(({state}) => state === "elsewhere"))
+      setTimeout(() => conversation === this.#current && this.#load(), kSilence + 500);
   }
 
   /** Another tab changed a conversation. */
   async #heard(id) {
     const all = await this.#store.conversations();
-    this.#conversations = new Map(all.map((conversation) => [conversation.id, conversation.id === this.#current?.id ? this.#current : conversation]));
+    this.#conversations = new Map(all.map(
+        (conversation) => [conversation.id, conversation.id === this.#current?.id ? this.#current : conversation]));
     this.#list();
     if (id !== this.#current?.id || this.#answering()) return;
-    if (this.#conversations.has(id)) await this.#load();
-    else await this.#open(null);
+    if (this.#conversations.has(id))
+      await this.#load();
+    else
+      await this.#open(null);
   }
 
   async #keep(kind, record) {
@@ -193,16 +217,21 @@ export class App {
   }
 
   async #rename() {
-    const title = await ask({ title: "Rename this conversation", yes: "Rename", value: this.#current.title });
+    const title = await ask({title: "Rename this conversation", yes: "Rename", value: this.#current.title});
     if (!title?.trim()) return;
     this.#current.title = title.trim();
     if (this.#conversations.has(this.#current.id)) await this.#keepConversation(this.#current, false);
     this.#show();
   }
 
-  async #delete() {
-    const { id, title } = this.#current;
-    if (!(await ask({ title: "Delete this conversation?", text: `“${title}” and all its versions leave this browser for good.`, yes: "Delete" }))) return;
+  async #erase() {
+    const {id, title} = this.#current;
+    if (!(await ask({
+          title: "Delete this conversation?",
+          text: `“${title}” and all its versions leave this browser for good.`,
+          yes: "Delete"
+        })))
+      return;
     this.#stop();
     try {
       await this.#store.delete(id);
@@ -218,8 +247,11 @@ export class App {
   }
 
   #download() {
-    const url = URL.createObjectURL(new Blob([toMarkdown(this.#current, this.#tree.path())], { type: "text/markdown" }));
-    h("a", { href: url, download: `${this.#current.title.replace(/[^\p{L}\p{N} _-]+/gu, "").trim() || "conversation"}.md` }).click();
+    const url = URL.createObjectURL(new Blob([toMarkdown(this.#current, this.#tree.path())], {type: "text/markdown"}));
+    h("a", {
+      href: url,
+      download: `${this.#current.title.replace(/[^\p{L}\p{N} _-]+/gu, "").trim() || "conversation"}.md`
+    }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   }
 
@@ -235,7 +267,7 @@ export class App {
   async #manageKey() {
     await askKey({
       current: key.get(),
-      accept: (text) => new Api(() => text).model().then(() => null, (error) => (error.status === 401 ? "The server does not know this key." : error.message)),
+      accept: keyFault,
       keep: (text, remember) => key.set(text, remember),
       forget: () => key.forget(),
     });
@@ -250,22 +282,27 @@ export class App {
       case "again":
         if (message.state === "failed" && message.content + message.reasoning === "") this.#forget(message);
         this.#answer(message.parent);
-        return this.#thread.view(this.#tree.path().at(-1).id).element.focus({ preventScroll: true });
+        return this.#thread.view(this.#tree.path().at(-1).id).element.focus({preventScroll: true});
       case "branch": {
         this.#tree.choose(this.#tree.get(button.dataset.to));
         this.#keepConversation(this.#current, false);
         this.#show();
-        const again = this.#thread.view(button.dataset.to).element.querySelector(`[aria-label="${button.getAttribute("aria-label")}"]`);
+        const again = this.#thread.view(button.dataset.to)
+                          .element.querySelector(`[aria-label="${button.getAttribute("aria-label")}"]`);
         return (again.disabled ? this.#thread.view(button.dataset.to).element : again).focus();
       }
-      case "edit": return this.#thread.view(id).edit((text) => {
-        if (text === null) return this.#thread.view(id)?.element.querySelector("[data-action=edit]").focus();
-        this.#say(message.parent, text);
-        byId("question").focus();
-      });
-      case "copy": return this.#thread.view(id).copy(button);
-      case "key": return this.#askKey();
-      case "settings": return this.#settings(button.dataset.field);
+      case "edit":
+        return this.#thread.view(id).edit((text) => {
+          if (text === null) return this.#thread.view(id)?.element.querySelector("[data-action=edit]").focus();
+          this.#say(message.parent, text);
+          byId("question").focus();
+        });
+      case "copy":
+        return this.#thread.view(id).copy(button);
+      case "key":
+        return this.#askKey();
+      case "settings":
+        return this.#settings(button.dataset.field);
     }
   }
 
@@ -275,13 +312,9 @@ export class App {
     this.#store.deleteMessage(message.id).catch((error) => this.#notice("save", saveFault(error)));
   }
 
-  #answering() {
-    return [...this.#answers.values()].find(({ message }) => message.conversation === this.#current?.id);
-  }
+  #answering() { return [...this.#answers.values()].find(({message}) => message.conversation === this.#current?.id); }
 
-  #stop() {
-    this.#answering()?.stop();
-  }
+  #stop() { this.#answering()?.stop(); }
 
   #send() {
     const question = byId("question");
@@ -314,9 +347,13 @@ export class App {
     if (this.#answering()) return;
     const conversation = this.#current;
     const tree = this.#tree;
-    const message = { ...newMessage(conversation.id, parent, "assistant"), model: this.#model?.id ?? null, state: "running" };
+    const message = {
+      ...newMessage(conversation.id, parent, "assistant"),
+      model: this.#model?.id ?? null,
+      state: "running"
+    };
     tree.add(message);
-    const answer = new Answer(message, { changed: () => this.#redraw(), save: () => this.#keep("messages", message) });
+    const answer = new Answer(message, {changed: () => this.#redraw(), save: () => this.#keep("messages", message)});
     this.#answers.set(message.id, answer);
     this.#announce(null);
     this.#show();
@@ -334,7 +371,8 @@ export class App {
     if (conversation === this.#current) {
       const view = this.#thread.update(message, this.#tree, this.#model?.context, (text) => this.#announce(text));
       for (const text of view.rest()) this.#announce(text);
-      if (message.state !== "failed") this.#announce(message.state === "stopped" ? "Stopped." : "The answer is complete.");
+      if (message.state !== "failed")
+        this.#announce(message.state === "stopped" ? "Stopped." : "The answer is complete.");
     }
     this.#show();
     if (message.fault?.status === 401 && conversation === this.#current && (await this.#askKey())) {
@@ -348,15 +386,18 @@ export class App {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       const message = this.#answering()?.message;
-      if (message && this.#tree.path().includes(message)) this.#thread.update(message, this.#tree, this.#model?.context, (text) => this.#announce(text));
+      if (message && this.#tree.path().includes(message))
+        this.#thread.update(message, this.#tree, this.#model?.context, (text) => this.#announce(text));
     });
   }
 
   /** For those who hear the page: parts of an answer as they are complete. */
   #announce(text) {
     const announcer = byId("announcer");
-    if (text === null) announcer.replaceChildren(h("p", {}, "Sent."));
-    else if (text.trim() !== "") announcer.append(h("p", {}, text));
+    if (text === null)
+      announcer.replaceChildren(h("p", {}, "Sent."));
+    else if (text.trim() !== "")
+      announcer.append(h("p", {}, text));
   }
 
   // The page
@@ -379,11 +420,17 @@ export class App {
   }
 
   #list() {
-    const running = new Set([...this.#answers.values()].map(({ message }) => message.conversation));
+    const running = new Set([...this.#answers.values()].map(({message}) => message.conversation));
     const sorted = [...this.#conversations.values()].sort((a, b) => b.updated - a.updated);
-    const focused = byId("conversations").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    byId("conversations").replaceChildren(...sorted.map(({ id, title }) => h("li", {}, h("a", { href: `#c/${id}`, "aria-current": id === this.#current?.id ? "page" : null },
-      h("span", {}, title), running.has(id) && h("span", { class: "dot" }, h("span", { class: "unseen" }, " (being answered)"))))));
+    const focused =
+        byId("conversations").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    byId("conversations")
+        .replaceChildren(...sorted.map(
+            ({id, title}) =>
+                h("li", {},
+                  h("a", {href: `#c/${id}`, "aria-current": id === this.#current?.id ? "page" : null},
+                    h("span", {}, title),
+                    running.has(id) && h("span", {class: "dot"}, h("span", {class: "unseen"}, " (being answered)"))))));
     if (focused) byId("conversations").querySelector(`[href="${focused}"]`)?.focus();
   }
 
@@ -405,7 +452,15 @@ export class App {
     const notices = byId("notices");
     notices.querySelector(`[data-name=${name}]`)?.remove();
     if (text === null) return;
-    notices.append(h("div", { class: "notice", role: "alert", "data-name": name }, h("p", {}, text), label && h("button", { type: "button", onclick: act }, label),
-      h("button", { type: "button", class: "quiet square", "aria-label": "Close this notice", onclick: (event) => event.currentTarget.parentElement.remove() }, icon("close"))));
+    notices.append(
+        h("div", {class: "notice", role: "alert", "data-name": name}, h("p", {}, text),
+          label && h("button", {type: "button", onclick: act}, label),
+          h("button", {
+            type: "button",
+            class: "quiet square",
+            "aria-label": "Close this notice",
+            onclick: (event) => event.currentTarget.parentElement.remove()
+          },
+            icon("close"))));
   }
 }

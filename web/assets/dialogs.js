@@ -1,13 +1,14 @@
-// The dialogs: settings, the API key, a question to the user. The browser's own <dialog> holds the focus and closes on Esc.
+// The dialogs: settings, the API key, a question to the user. The browser's own <dialog> holds the focus and closes on
+// Esc.
 
-import { byId, h, setText } from "./dom.js";
-import { kNoSettings, kNumbers, numberFault } from "./settings.js";
+import {byId, h, setText} from "./dom.js";
+import {kNoSettings, kNumbers, numberFault} from "./settings.js";
 
 /** Opens a dialog; `submit(form)` returns true to close it. Resolves to whether it was submitted. */
 function run(dialog, submit = () => true) {
   const form = dialog.querySelector("form");
   const ended = new AbortController();
-  const { signal } = ended;
+  const {signal} = ended;
   return new Promise((resolve) => {
     let sent = false;
     form.addEventListener("submit", async (event) => {
@@ -15,18 +16,18 @@ function run(dialog, submit = () => true) {
       if (!(await submit(form))) return;
       sent = true;
       dialog.close();
-    }, { signal });
-    dialog.querySelector("[id$=-cancel]").addEventListener("click", () => dialog.close(), { signal });
+    }, {signal});
+    dialog.querySelector("[id$=-cancel]").addEventListener("click", () => dialog.close(), {signal});
     dialog.addEventListener("close", () => {
       ended.abort();
       resolve(sent);
-    }, { signal });
+    }, {signal});
     dialog.showModal();
   });
 }
 
 /** A yes-or-no question, or with `value` one for a text. Resolves to true, the text, or null. */
-export async function ask({ title, text = "", yes, value = null }) {
+export async function ask({title, text = "", yes, value = null}) {
   const dialog = byId("ask");
   const input = dialog.querySelector("input");
   setText(byId("ask-title"), title);
@@ -35,8 +36,10 @@ export async function ask({ title, text = "", yes, value = null }) {
   byId("ask-row").hidden = value === null;
   input.value = value ?? "";
   const asked = run(dialog);
-  if (value === null) byId("ask-cancel").focus();
-  else input.select();
+  if (value === null)
+    byId("ask-cancel").focus();
+  else
+    input.select();
   if (!(await asked)) return null;
   return value === null ? true : input.value;
 }
@@ -44,10 +47,10 @@ export async function ask({ title, text = "", yes, value = null }) {
 let keyDialog = null;
 
 /** Asks for the key until `accept(key)` says null (fine) or the user gives up. Several callers share one dialog. */
-export function askKey({ current, accept, keep, forget, why = "" }) {
+export function askKey({current, accept, keep, forget, why = ""}) {
   keyDialog ??= (async () => {
     const dialog = byId("key");
-    const { key, remember } = dialog.querySelector("form").elements;
+    const {key, remember} = dialog.querySelector("form").elements;
     key.value = current ?? "";
     setText(byId("key-fault"), why);
     byId("key-forget").hidden = !current;
@@ -73,11 +76,22 @@ export function askKey({ current, accept, keep, forget, why = "" }) {
 
 /** The form of the settings, made once from the table. */
 function fillNumbers() {
-  byId("numbers").replaceChildren(...kNumbers.map((field) => h("div", { class: "row" },
-    h("label", { for: `set-${field.name}` }, field.label),
-    h("input", { id: `set-${field.name}`, name: field.name, inputmode: "decimal", autocomplete: "off", placeholder: "default",
-      "aria-describedby": `help-${field.name}` }),
-    h("span", { id: `help-${field.name}`, class: "note" }, field.help))));
+  byId("numbers").replaceChildren(...kNumbers.map(
+      (field) =>
+          h("div", {class: "row"},
+            h("label",
+              { for: `set-${field.name}`
+              },
+              field.label),
+            h("input", {
+              id: `set-${field.name}`,
+              name: field.name,
+              inputmode: "decimal",
+              autocomplete: "off",
+              placeholder: "default",
+              "aria-describedby": `help-${field.name}`
+            }),
+            h("span", {id: `help-${field.name}`, class: "note"}, field.help))));
 }
 
 /** Resolves to the new settings, or null. `field` gets the focus. */

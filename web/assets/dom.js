@@ -1,12 +1,17 @@
 // Small tools for the document.
 
-/** An element: `h("p", {class: "x", onclick: f}, "text", child)`. False, null and undefined attributes and children are left out. */
+/**
+ * An element: `h("p", {class: "x", onclick: f}, "text", child)`. False, null and undefined attributes and children are
+ * left out.
+ */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === false || value === null || value === undefined) continue;
-    if (typeof value === "function") element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : value);
+    if (typeof value === "function")
+      element.addEventListener(name.slice(2), value);
+    else
+      element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((child) => child !== false && child !== null && child !== undefined));
   return element;
@@ -23,12 +28,10 @@ export function svg(tag, attributes = {}, ...children) {
 
 /** One of the drawings in index.html; decoration beside a text or a label. */
 export function icon(name) {
-  return svg("svg", { class: "icon", "aria-hidden": "true", focusable: "false" }, svg("use", { href: `#icon-${name}` }));
+  return svg("svg", {class: "icon", "aria-hidden": "true", focusable: "false"}, svg("use", {href: `#icon-${name}`}));
 }
 
-export function byId(id) {
-  return document.getElementById(id);
-}
+export function byId(id) { return document.getElementById(id); }
 
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -48,7 +51,7 @@ export async function copy(text, button) {
 }
 
 export function number(value, digits = 0) {
-  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return value.toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits});
 }
 
 /** A time in words that fit its size. */

@@ -1,4 +1,5 @@
-// Small values kept in the browser: a key for the server, the theme, defaults. A browser that keeps nothing only forgets.
+// Small values kept in the browser: a key for the server, the theme, defaults. A browser that keeps nothing only
+// forgets.
 
 const kPrefix = "pagoda.";
 
@@ -13,8 +14,10 @@ function read(storage, name) {
 /** False if the browser did not keep it. */
 function write(storage, name, value) {
   try {
-    if (value === null) window[storage].removeItem(kPrefix + name);
-    else window[storage].setItem(kPrefix + name, value);
+    if (value === null)
+      window[storage].removeItem(kPrefix + name);
+    else
+      window[storage].setItem(kPrefix + name, value);
     return true;
   } catch {
     return false;
@@ -36,9 +39,7 @@ export const key = {
     write("localStorage", "key", remember ? value : null);
   },
 
-  forget() {
-    this.set(null, false);
-  },
+  forget() { this.set(null, false);},
 };
 
 export function keptJson(name, otherwise) {
@@ -49,9 +50,7 @@ export function keptJson(name, otherwise) {
   }
 }
 
-export function keepJson(name, value) {
-  return write("localStorage", name, JSON.stringify(value));
-}
+export function keepJson(name, value) { return write("localStorage", name, JSON.stringify(value)); }
 
 /** What was begun to be written, by conversation, for this tab. */
 export const draft = {
@@ -61,13 +60,13 @@ export const draft = {
 
 /** "auto", "light" or "dark". */
 export const theme = {
-  get() {
-    return document.documentElement.dataset.theme ?? "auto";
-  },
+  get() { return document.documentElement.dataset.theme ?? "auto";},
 
   set(value) {
-    if (value === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = value;
+    if (value === "auto")
+      delete document.documentElement.dataset.theme;
+    else
+      document.documentElement.dataset.theme = value;
     write("localStorage", "theme", value === "auto" ? null : value);
   },
 };

@@ -1,8 +1,8 @@
-// Markdown as models write it: headings, paragraphs, lists, quotes, fenced code, tables, rules, mathematics. A text becomes
-// a list of blocks, plain objects; view.js draws them. From CommonMark it differs where models do: code is only what is
-// fenced, list items may be indented by less, and a table needs no outer bars.
+// Markdown as models write it: headings, paragraphs, lists, quotes, fenced code, tables, rules, mathematics. A text
+// becomes a list of blocks, plain objects; view.js draws them. From CommonMark it differs where models do: code is only
+// what is fenced, list items may be indented by less, and a table needs no outer bars.
 
-import { parseInline } from "./markdown_inline.js";
+import {parseInline} from "./markdown_inline.js";
 
 const kDeepest = 12;  // nesting of quotes and lists; deeper marks are text
 
@@ -29,8 +29,10 @@ function cells(line) {
   const out = [""];
   const parts = line.trim().split(/(\\\||`+[^`]*`+|\|)/);
   for (const part of parts) {
-    if (part === "|") out.push("");
-    else out[out.length - 1] += part === "\\|" ? "|" : part;
+    if (part === "|")
+      out.push("");
+    else
+      out[out.length - 1] += part === "\\|" ? "|" : part;
   }
   if (line.trim().startsWith("|")) out.shift();
   if (out.length > 1 && out.at(-1).trim() === "") out.pop();
@@ -60,7 +62,7 @@ function code(lines, at) {
     text.push(lines[end].slice(Math.min(indent.length, indentation(lines[end]))));
   const closed = end < lines.length;
   const language = /^\{?\.?([\w+#.-]*)/.exec(info.trim())[1].toLowerCase();
-  return { node: { type: "code", language, text: text.join("\n"), closed }, end: closed ? end + 1 : end };
+  return {node: {type: "code", language, text: text.join("\n"), closed}, end: closed ? end + 1 : end};
 }
 
 function math(lines, at) {
@@ -68,7 +70,7 @@ function math(lines, at) {
   let end = at + 1;
   while (end < lines.length && !lines[end].trim().endsWith(close)) ++end;
   end = Math.min(end + 1, lines.length);
-  return { node: { type: "math", text: lines.slice(at, end).join("\n") }, end };
+  return {node: {type: "math", text: lines.slice(at, end).join("\n")}, end};
 }
 
 function quote(lines, at, depth) {
@@ -76,11 +78,14 @@ function quote(lines, at, depth) {
   let end = at;
   for (; end < lines.length; ++end) {
     const match = kQuote.exec(lines[end]);
-    if (match) inner.push(match[1]);
-    else if (!isBlank(lines[end]) && !isBlank(inner.at(-1)) && !interrupts(lines[end])) inner.push(lines[end]);
-    else break;
+    if (match)
+      inner.push(match[1]);
+    else if (!isBlank(lines[end]) && !isBlank(inner.at(-1)) && !interrupts(lines[end]))
+      inner.push(lines[end]);
+    else
+      break;
   }
-  return { node: { type: "quote", blocks: parseBlocks(inner, depth + 1) }, end };
+  return {node: {type: "quote", blocks: parseBlocks(inner, depth + 1)}, end};
 }
 
 function list(lines, at, depth) {
@@ -92,8 +97,10 @@ function list(lines, at, depth) {
   let end = at;
   while (end < lines.length) {
     const match = kItem.exec(lines[end]);
-    if (!match || kRule.test(lines[end]) || (match[2] ?? match[4]) !== mark || match[1].length > first[1].length + 1) break;
-    const offset = match[1].length + (match[2] ?? match[3] + match[4]).length + Math.min(Math.max(match[5].length, 1), 4);
+    if (!match || kRule.test(lines[end]) || (match[2] ?? match[4]) !== mark || match[1].length > first[1].length + 1)
+      break;
+    const offset =
+        match[1].length + (match[2] ?? match[3] + match[4]).length + Math.min(Math.max(match[5].length, 1), 4);
     const inside = match[1].length + 2;
     const inner = [match[6]];
     let fence = null;
@@ -120,11 +127,11 @@ function list(lines, at, depth) {
     if (task) inner[0] = inner[0].slice(task[0].length);
     const blocks = parseBlocks(inner, depth + 1);
     if (inner.includes("") && blocks.filter((block) => block.type === "paragraph").length > 1) loose = true;
-    items.push({ checked: task ? task[1] !== " " : null, blocks });
+    items.push({checked: task ? task[1] !== " " : null, blocks});
     end = blanks > 0 && !follows ? next - blanks : next;
     if (!follows) break;
   }
-  return { node: { type: "list", ordered, start: ordered ? Number(first[3]) : 1, tight: !loose, items }, end };
+  return {node: {type: "list", ordered, start: ordered ? Number(first[3]) : 1, tight: !loose, items}, end};
 }
 
 function table(lines, at) {
@@ -137,19 +144,22 @@ function table(lines, at) {
   const rows = [];
   let end = at + 2;
   for (; end < lines.length && !isBlank(lines[end]) && lines[end].includes("|"); ++end) rows.push(row(lines[end]));
-  return { node: { type: "table", align, head: row(lines[at]), rows }, end };
+  return {node: {type: "table", align, head: row(lines[at]), rows}, end};
 }
 
 function startsTable(lines, at) {
   return lines[at].includes("|") && at + 1 < lines.length && lines[at + 1].includes("-") &&
-    cells(lines[at + 1]).every((cell) => /^:?-+:?$/.test(cell)) && cells(lines[at]).length === cells(lines[at + 1]).length;
+      cells(lines[at + 1]).every((cell) => /^:?-+:?$/.test(cell)) &&
+      cells(lines[at]).length === cells(lines[at + 1]).length;
 }
 
 function paragraph(lines, at) {
   let end = at + 1;
   while (end < lines.length && !isBlank(lines[end]) && !interrupts(lines[end]) && !startsTable(lines, end)) ++end;
-  const text = lines.slice(at, end).map((line, index, all) => (index + 1 < all.length ? line.trimStart() : line.trim())).join("\n");
-  return { node: { type: "paragraph", inline: parseInline(text) }, end };
+  const text = lines.slice(at, end)
+                   .map((line, index, all) => (index + 1 < all.length ? line.trimStart() : line.trim()))
+                   .join("\n");
+  return {node: {type: "paragraph", inline: parseInline(text)}, end};
 }
 
 function block(lines, at, depth) {
@@ -158,8 +168,12 @@ function block(lines, at, depth) {
   if (kFence.test(line)) return code(lines, at);
   if (line.trim() === "$$" || line.trim() === "\\[") return math(lines, at);
   const heading = kHeading.exec(line);
-  if (heading) return { node: { type: "heading", level: heading[1].length, inline: parseInline(headingText(heading[2])) }, end: at + 1 };
-  if (kRule.test(line)) return { node: { type: "rule" }, end: at + 1 };
+  if (heading)
+    return {
+      node: {type: "heading", level: heading[1].length, inline: parseInline(headingText(heading[2]))},
+      end: at + 1
+    };
+  if (kRule.test(line)) return {node: {type: "rule"}, end: at + 1};
   if (nests && kQuote.test(line)) return quote(lines, at, depth);
   if (nests && kItem.test(line)) return list(lines, at, depth);
   if (startsTable(lines, at)) return table(lines, at);
@@ -169,12 +183,12 @@ function block(lines, at, depth) {
 /** The blocks of these lines. `starts`, if given, gets the index of each block's first line. */
 function parseBlocks(lines, depth, starts = null) {
   const blocks = [];
-  for (let at = 0; at < lines.length; ) {
+  for (let at = 0; at < lines.length;) {
     if (isBlank(lines[at])) {
       ++at;
       continue;
     }
-    const { node, end } = block(lines, at, depth);
+    const {node, end} = block(lines, at, depth);
     blocks.push(node);
     starts?.push(at);
     at = end;
@@ -184,13 +198,12 @@ function parseBlocks(lines, depth, starts = null) {
 
 function splitLines(source) {
   // A tab counts as four spaces, and only where it indents.
-  return source.split("\n").map((line) => line.replace(/\r$/, "").replace(/^[ \t]+/, (space) => space.replaceAll("\t", "    ")));
+  return source.split("\n").map(
+      (line) => line.replace(/\r$/, "").replace(/^[ \t]+/, (space) => space.replaceAll("\t", "    ")));
 }
 
 /** The blocks of a whole text. */
-export function parseMarkdown(source) {
-  return parseBlocks(splitLines(source), 0);
-}
+export function parseMarkdown(source) { return parseBlocks(splitLines(source), 0); }
 
 /**
  * A text that grows at its end. `blocks` are those of the text so far; the first `settled` of them will never change.

@@ -1,6 +1,6 @@
-// Markdown within a line: emphasis, code, links, mathematics. Text becomes a tree of plain objects; nothing here makes HTML.
-// Emphasis follows CommonMark 0.31 ("delimiter runs"). Every pass is linear in the text, since a model's text is a
-// stranger's. Not supported on purpose: raw HTML (it stays text) and images (they become links: nothing is fetched).
+// Markdown within a line: emphasis, code, links, mathematics. Text becomes a tree of plain objects; nothing here makes
+// HTML. Emphasis follows CommonMark 0.31 ("delimiter runs"). Every pass is linear in the text, since a model's text is
+// a stranger's. Not supported on purpose: raw HTML (it stays text) and images (they become links: nothing is fetched).
 
 const kPunctuation = /[\p{P}\p{S}]/u;
 const kSpace = /\s/u;
@@ -25,7 +25,7 @@ class Backticks {
   constructor(text) {
     for (const match of text.matchAll(/`+/g)) {
       const length = match[0].length;
-      if (!this.#runs.has(length)) this.#runs.set(length, { at: [], next: 0 });
+      if (!this.#runs.has(length)) this.#runs.set(length, {at: [], next: 0});
       this.#runs.get(length).at.push(match.index);
     }
   }
@@ -43,9 +43,7 @@ class Backticks {
 class Closers {
   #none = new Set();
 
-  constructor(text) {
-    this.text = text;
-  }
+  constructor(text) { this.text = text; }
 
   find(end, from) {
     if (this.#none.has(end)) return -1;
@@ -57,9 +55,10 @@ class Closers {
 
 /** `(address "title")` at `at`: {href, end}, or null. */
 function linkTarget(text, at) {
-  const match = /^\(\s*(?:<([^<>\n]{0,2000})>|([^\s()<>]{0,2000}(?:\([^\s()]{0,200}\)[^\s()]{0,2000}){0,4}))(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/
-    .exec(text.slice(at, at + 5000));
-  return match ? { href: match[1] ?? match[2], end: at + match[0].length } : null;
+  const match =
+      /^\(\s*(?:<([^<>\n]{0,2000})>|([^\s()<>]{0,2000}(?:\([^\s()]{0,200}\)[^\s()]{0,2000}){0,4}))(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/
+          .exec(text.slice(at, at + 5000));
+  return match ? {href: match[1] ?? match[2], end: at + match[0].length} : null;
 }
 
 /** The bare address that starts at `at`, without the punctuation that ends the sentence around it. */
@@ -69,8 +68,10 @@ function bareAddress(text, at) {
   let end = address.length;
   for (; end > 0; --end) {
     const last = address[end - 1];
-    if (last === ")" && unopened > 0) --unopened;
-    else if (!".,;:!?'*_~]".includes(last)) break;
+    if (last === ")" && unopened > 0)
+      --unopened;
+    else if (!".,;:!?'*_~]".includes(last))
+      break;
   }
   return address.slice(0, end);
 }
@@ -85,15 +86,15 @@ function flanks(text, start, end) {
   const after = end < text.length ? text[end] : " ";
   const left = !kSpace.test(after) && (!kPunctuation.test(after) || kSpace.test(before) || kPunctuation.test(before));
   const right = !kSpace.test(before) && (!kPunctuation.test(before) || kSpace.test(after) || kPunctuation.test(after));
-  if (text[start] !== "_") return { opens: left, closes: right };
-  return { opens: left && (!right || kPunctuation.test(before)), closes: right && (!left || kPunctuation.test(after)) };
+  if (text[start] !== "_") return {opens: left, closes: right};
+  return {opens: left && (!right || kPunctuation.test(before)), closes: right && (!left || kPunctuation.test(after))};
 }
 
 /** Pairs the delimiter runs among `pieces` and returns the tree. Runs that pair with nothing are text. */
 function pairEmphasis(pieces) {
   const open = [];  // indices into `out` of runs that may still open
   const out = [];
-  const asText = (node) => (node.type === "run" ? { type: "text", text: node.mark.repeat(node.count) } : node);
+  const asText = (node) => (node.type === "run" ? {type: "text", text: node.mark.repeat(node.count)} : node);
   const pairs = (opener, run) => {
     if (opener.mark !== run.mark) return false;
     if (run.mark === "~") return opener.count === run.count;
@@ -105,7 +106,7 @@ function pairEmphasis(pieces) {
       out.push(piece);
       continue;
     }
-    const run = { ...piece };
+    const run = {...piece};
     while (run.closes && run.count > 0) {
       let at = open.length - 1;
       while (at >= 0 && !pairs(out[open[at]], run)) --at;
@@ -120,7 +121,7 @@ function pairEmphasis(pieces) {
         out.pop();
         open.pop();
       }
-      out.push({ type: run.mark === "~" ? "strike" : strength === 2 ? "strong" : "emphasis", children });
+      out.push({type: run.mark === "~" ? "strike" : strength === 2 ? "strong" : "emphasis", children});
     }
     if (run.count === 0) continue;
     const waits = run.opens && open.length < kOpenRuns;
@@ -135,8 +136,10 @@ function joinTexts(nodes) {
   const out = [];
   for (const node of nodes) {
     const last = out.at(-1);
-    if (node.type === "text" && last?.type === "text") out[out.length - 1] = { type: "text", text: last.text + node.text };
-    else out.push(node.children ? { ...node, children: joinTexts(node.children) } : node);
+    if (node.type === "text" && last?.type === "text")
+      out[out.length - 1] = {type: "text", text: last.text + node.text};
+    else
+      out.push(node.children ? {...node, children: joinTexts(node.children)} : node);
   }
   return out;
 }
@@ -151,7 +154,7 @@ export function parseInline(text) {
   let at = 0;
 
   const flush = () => {
-    if (plain) pieces.push({ type: "text", text: plain });
+    if (plain) pieces.push({type: "text", text: plain});
     plain = "";
   };
   const push = (node, end) => {
@@ -162,7 +165,7 @@ export function parseInline(text) {
   const math = (open, close, from) => {
     const end = closers.find(close, from);
     if (end < 0) return false;
-    push({ type: "math", text: text.slice(from - open.length, end + close.length) }, end + close.length);
+    push({type: "math", text: text.slice(from - open.length, end + close.length)}, end + close.length);
     return true;
   };
   const closeBracket = () => {
@@ -174,9 +177,12 @@ export function parseInline(text) {
     pieces.pop();
     const href = safeHref(target.href);
     const label = plainText(children);
-    if (bracket.image) pieces.push({ type: "image", alt: label, href });
-    else if (href) pieces.push({ type: "link", href, children });
-    else pieces = pieces.concat(children, { type: "text", text: ` (${target.href})` });
+    if (bracket.image)
+      pieces.push({type: "image", alt: label, href});
+    else if (href)
+      pieces.push({type: "link", href, children});
+    else
+      pieces = pieces.concat(children, {type: "text", text: ` (${target.href})`});
     if (!bracket.image) brackets.length = 0;  // links do not nest
     at = target.end;
     return true;
@@ -195,7 +201,7 @@ export function parseInline(text) {
       const next = text[at + 1] ?? "";
       if ((next === "(" && math("\\(", "\\)", at + 2)) || (next === "[" && math("\\[", "\\]", at + 2))) continue;
       if (next === "\n") {
-        push({ type: "break" }, at + 2);
+        push({type: "break"}, at + 2);
       } else if (/[!-/:-@[-`{-~]/.test(next)) {
         plain += next;
         at += 2;
@@ -214,43 +220,44 @@ export function parseInline(text) {
       } else {
         let code = text.slice(at + length, end).replaceAll("\n", " ");
         if (/^ .* $/.test(code) && code.trim() !== "") code = code.slice(1, -1);
-        push({ type: "code", text: code }, end + length);
+        push({type: "code", text: code}, end + length);
       }
     } else if (c === "*" || c === "_" || c === "~") {
       let end = at + 1;
       while (text[end] === c) ++end;
-      const { opens, closes } = flanks(text, at, end);
+      const {opens, closes} = flanks(text, at, end);
       const length = end - at;
       if (length > (c === "~" ? 2 : kLongestRun) || (!opens && !closes)) {
         plain += text.slice(at, end);
         at = end;
       } else {
-        push({ type: "run", mark: c, count: length, length, opens, closes }, end);
+        push({type: "run", mark: c, count: length, length, opens, closes}, end);
       }
     } else if (c === "[" || (c === "!" && text[at + 1] === "[")) {
       const image = c === "!";
       flush();
       if (brackets.length === kDeepestBrackets) brackets.shift();
-      brackets.push({ at: pieces.length, image });
-      push({ type: "text", text: image ? "![" : "[" }, at + (image ? 2 : 1));
+      brackets.push({at: pieces.length, image});
+      push({type: "text", text: image ? "![" : "["}, at + (image ? 2 : 1));
     } else if (c === "]" && brackets.length > 0 && closeBracket()) {
       continue;
     } else if (c === "<") {
       const tag = /^<(?:(https?:\/\/[^\s<>]{1,2000})>|br\s*\/?>)/i.exec(text.slice(at, at + 2010));
       const href = tag?.[1] && safeHref(tag[1]);
       if (href) {
-        push({ type: "link", href, children: [{ type: "text", text: tag[1] }] }, at + tag[0].length);
+        push({type: "link", href, children: [{type: "text", text: tag[1]}]}, at + tag[0].length);
       } else if (tag && !tag[1]) {
-        push({ type: "break" }, at + tag[0].length);
+        push({type: "break"}, at + tag[0].length);
       } else {
         plain += c;
         ++at;
       }
-    } else if ((c === "h" || c === "H") && !/\w/.test(text[at - 1] ?? "") && /^https?:\/\//i.test(text.slice(at, at + 8))) {
+    } else if (
+        (c === "h" || c === "H") && !/\w/.test(text[at - 1] ?? "") && /^https?:\/\//i.test(text.slice(at, at + 8))) {
       const address = bareAddress(text, at);
       const href = safeHref(address);
       if (href) {
-        push({ type: "link", href, children: [{ type: "text", text: address }] }, at + address.length);
+        push({type: "link", href, children: [{type: "text", text: address}]}, at + address.length);
       } else {
         plain += c;
         ++at;
@@ -258,7 +265,7 @@ export function parseInline(text) {
     } else if (c === "\n") {
       const hard = plain.endsWith("  ");
       plain = plain.trimEnd();
-      push(hard ? { type: "break" } : { type: "text", text: "\n" }, at + 1);
+      push(hard ? {type: "break"} : {type: "text", text: "\n"}, at + 1);
     } else {
       plain += c;
       ++at;

@@ -1,13 +1,15 @@
 // One message on the page.
 
-import { rateOf } from "./answer.js";
-import { copy, duration, h, icon, number, setText } from "./dom.js";
-import { MarkdownStream } from "./markdown.js";
-import { blockView, patch } from "./view.js";
+import {rateOf} from "./answer.js";
+import {copy, duration, h, icon, number, setText} from "./dom.js";
+import {MarkdownStream} from "./markdown.js";
+import {blockView, patch} from "./view.js";
 
-/** A text that is shown as Markdown and may grow. `settled` is told the text of blocks that will not change any more. */
+/**
+ * A text that is shown as Markdown and may grow. `settled` is told the text of blocks that will not change any more.
+ */
 class Prose {
-  element = h("div", { class: "prose" });
+  element = h("div", {class: "prose"});
   #stream = new MarkdownStream();
   #text = "";
   #views = [];
@@ -36,35 +38,56 @@ class Prose {
   }
 
   /** The text of the blocks that `settled` has not been told. */
-  rest() {
-    return [...this.element.childNodes.keys()].slice(this.#told).map((index) => this.#spoken(index));
-  }
+  rest() { return [...this.element.childNodes.keys()].slice(this.#told).map((index) => this.#spoken(index)); }
 }
 
 function action(name, label, iconName) {
-  return h("button", { type: "button", class: "quiet", "data-action": name }, icon(iconName), h("span", { "data-label": true }, label));
+  return h(
+      "button", {type: "button", class: "quiet", "data-action": name}, icon(iconName),
+      h("span", {"data-label": true}, label));
 }
 
 /** "‹ 2 of 3 ›": the branches at this message. */
 function branches(siblings, message) {
   const at = siblings.indexOf(message);
-  const step = (to, label, name) => h("button", { type: "button", class: "quiet square", "data-action": "branch", "data-to": siblings[to]?.id ?? "",
-    "aria-label": label, disabled: !siblings[to] }, icon(name));
-  return h("span", { class: "branches", role: "group", "aria-label": "Versions" }, step(at - 1, "Earlier version", "back"),
-    h("span", {}, `${at + 1} of ${siblings.length}`), step(at + 1, "Later version", "forth"));
+  const step = (to, label, name) =>
+      h("button", {
+        type: "button",
+        class: "quiet square",
+        "data-action": "branch",
+        "data-to": siblings[to]?.id ?? "",
+        "aria-label": label,
+        disabled: !siblings[to]
+      },
+        icon(name));
+  return h(
+      "span", {class: "branches", role: "group", "aria-label": "Versions"}, step(at - 1, "Earlier version", "back"),
+      h("span", {}, `${at + 1} of ${siblings.length}`), step(at + 1, "Later version", "forth"));
 }
 
 /** The figures of an answer: [what is shown, what it means]. */
 export function figuresOf(message, context) {
-  const { usage, timing } = message;
+  const {usage, timing} = message;
   const rate = rateOf(message);
   return [
     usage && [`${number(usage.completion)} tokens`, "tokens the model wrote"],
-    rate && [`${number(rate, rate < 100 ? 1 : 0)} tok/s`, "tokens a second, from the first to the last as they arrived here"],
+    rate &&
+        [
+          `${number(rate, rate < 100 ? 1 : 0)} tok/s`,
+          "tokens a second, from the first to the last as they arrived here"
+        ],
     timing?.first && [`first after ${duration(timing.first)}`, "from sending to the first text"],
     timing?.first && [`${duration(timing.total)} in all`, "from sending to the end"],
-    usage && [`${number(usage.prompt)} in the prompt${usage.cached ? `, ${number(usage.cached)} cached` : ""}`, "tokens of the conversation so far; cached ones were not computed again"],
-    usage && context && [`${number((100 * (usage.prompt + usage.completion)) / context, 0)} % of the context`, `of ${number(context)} tokens`],
+    usage &&
+        [
+          `${number(usage.prompt)} in the prompt${usage.cached ? `, ${number(usage.cached)} cached` : ""}`,
+          "tokens of the conversation so far; cached ones were not computed again"
+        ],
+    usage && context &&
+        [
+          `${number((100 * (usage.prompt + usage.completion)) / context, 0)} % of the context`,
+          `of ${number(context)} tokens`
+        ],
   ].filter(Boolean);
 }
 
@@ -83,15 +106,18 @@ export class MessageView {
   constructor(message) {
     this.#message = message;
     const user = message.role === "user";
-    this.element = h("article", { class: `message ${message.role}`, "data-message": message.id, tabindex: "-1" },
-      h("h2", { class: "unseen" }, user ? "You wrote" : `Answer${message.model ? ` of ${message.model}` : ""}`));
+    this.element =
+        h("article", {class: `message ${message.role}`, "data-message": message.id, tabindex: "-1"},
+          h("h2", {class: "unseen"}, user ? "You wrote" : `Answer${message.model ? ` of ${message.model}` : ""}`));
     if (user) {
-      this.said = h("div", { class: "said" }, message.content);
+      this.said = h("div", {class: "said"}, message.content);
       this.element.append(this.said, this.#foot);
       return;
     }
     this.prose = new Prose();
-    this.wait = h("p", { class: "wait" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "unseen" }, "Waiting for the answer"));
+    this.wait =
+        h("p", {class: "wait"}, h("span", {class: "dot", "aria-hidden": "true"}),
+          h("span", {class: "unseen"}, "Waiting for the answer"));
     this.element.append(this.wait, this.prose.element, this.#foot);
   }
 
@@ -105,24 +131,22 @@ export class MessageView {
       this.wait.hidden = !running || message.content !== "";
       this.element.setAttribute("aria-busy", String(running));
     }
-    const shown = JSON.stringify([message.state, siblings.map(({ id }) => id), message.timing, message.usage, context]);
+    const shown = JSON.stringify([message.state, siblings.map(({id}) => id), message.timing, message.usage, context]);
     if (shown === this.#shown) return;
     this.#shown = shown;
     this.#showFoot(siblings, context);
   }
 
   /** What has not been announced yet of the text. */
-  rest() {
-    return this.prose.rest();
-  }
+  rest() { return this.prose.rest(); }
 
   #showReasoning(open) {
     if (!this.reasoning) {
-      this.reasoning = { prose: new Prose(), summary: h("summary") };
-      this.reasoning.element = h("details", { class: "reasoning" }, this.reasoning.summary, this.reasoning.prose.element);
+      this.reasoning = {prose: new Prose(), summary: h("summary")};
+      this.reasoning.element = h("details", {class: "reasoning"}, this.reasoning.summary, this.reasoning.prose.element);
       this.prose.element.before(this.reasoning.element);
     }
-    const { reasoning, reasoning_ms: took } = this.#message;
+    const {reasoning, reasoning_ms: took} = this.#message;
     setText(this.reasoning.summary, open ? "Reasoning…" : took ? `Reasoned for ${duration(took)}` : "Reasoning");
     this.reasoning.prose.show(reasoning);
   }
@@ -133,34 +157,43 @@ export class MessageView {
     const parts = [];
     if (message.state === "failed") parts.push(this.#faultView());
     const ending = kEndings[message.state] ?? (message.finish === "length" ? kEndings.length : null);
-    if (ending) parts.push(h("p", { class: "note ending" }, ending));
-    const actions = h("div", { class: "actions" }, siblings.length > 1 && branches(siblings, message));
-    if (message.role === "user") actions.append(action("edit", "Edit", "edit"), action("copy", "Copy", "copy"));
+    if (ending) parts.push(h("p", {class: "note ending"}, ending));
+    const actions = h("div", {class: "actions"}, siblings.length > 1 && branches(siblings, message));
+    if (message.role === "user")
+      actions.append(action("edit", "Edit", "edit"), action("copy", "Copy", "copy"));
     else if (!running) {
       if (message.content !== "") actions.append(action("copy", "Copy", "copy"));
       if (message.state !== "failed") actions.append(action("again", "Again", "again"));
     }
     parts.push(actions);
     const figures = running || message.role === "user" ? [] : figuresOf(message, context);
-    if (figures.length > 0) parts.push(h("ul", { class: "figures", "aria-label": "Figures" }, figures.map(([text, title]) => h("li", { title }, text))));
+    if (figures.length > 0)
+      parts.push(
+          h("ul", {class: "figures", "aria-label": "Figures"}, figures.map(([text, title]) => h("li", {title}, text))));
     this.#foot.replaceChildren(...parts);
   }
 
   #faultView() {
-    const { text, status, param, retryAfter } = this.#message.fault;
-    return h("div", { class: "fault", role: "alert" },
-      h("p", {}, h("strong", {}, status ? `Not answered (${status}). ` : "Not answered. "), text, retryAfter ? ` Try again in ${number(retryAfter)} s.` : ""),
-      h("div", { class: "actions" }, h("button", { type: "button", "data-action": "again" }, icon("again"), "Try again"),
-        status === 401 && h("button", { type: "button", "data-action": "key" }, icon("key"), "Enter a key"),
-        param && param !== "messages" && h("button", { type: "button", "data-action": "settings", "data-field": param }, icon("tune"), "Open the settings")));
+    const {text, status, param, retryAfter} = this.#message.fault;
+    return h(
+        "div", {class: "fault", role: "alert"},
+        h("p", {}, h("strong", {}, status ? `Not answered (${status}). ` : "Not answered. "), text,
+          retryAfter ? ` Try again in ${number(retryAfter)} s.` : ""),
+        h("div", {class: "actions"}, h("button", {type: "button", "data-action": "again"}, icon("again"), "Try again"),
+          status === 401 && h("button", {type: "button", "data-action": "key"}, icon("key"), "Enter a key"),
+          param && param !== "messages" &&
+              h("button", {type: "button", "data-action": "settings", "data-field": param}, icon("tune"),
+                "Open the settings")));
   }
 
   /** Replaces a question by a box to change it in. `done(text or null)` is called once. */
   edit(done) {
-    const box = h("textarea", { "aria-label": "Change your message", rows: "3" });
+    const box = h("textarea", {"aria-label": "Change your message", rows: "3"});
     box.value = this.#message.content;
-    const form = h("form", { class: "edit" }, box, h("div", { class: "actions" }, h("button", { type: "submit", class: "strong" }, "Send as a new version"),
-      h("button", { type: "button", class: "quiet", "data-cancel": true }, "Cancel")));
+    const form =
+        h("form", {class: "edit"}, box,
+          h("div", {class: "actions"}, h("button", {type: "submit", class: "strong"}, "Send as a new version"),
+            h("button", {type: "button", class: "quiet", "data-cancel": true}, "Cancel")));
     const end = (text) => {
       form.replaceWith(this.said);
       this.#foot.hidden = false;
@@ -186,7 +219,5 @@ export class MessageView {
     box.focus();
   }
 
-  copy(button) {
-    return copy(this.#message.content, button);
-  }
+  copy(button) { return copy(this.#message.content, button); }
 }

@@ -4,13 +4,12 @@ const kSample = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)/;
 
 function labelsOf(text) {
   const labels = {};
-  for (const [, name, value] of (text ?? "").matchAll(/([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g)) labels[name] = value.replace(/\\(.)/g, (_, c) => (c === "n" ? "\n" : c));
+  for (const [, name, value] of (text ?? "").matchAll(/([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g))
+    labels[name] = value.replace(/\\(.)/g, (_, c) => (c === "n" ? "\n" : c));
   return labels;
 }
 
-function valueOf(text) {
-  return text === "+Inf" ? Infinity : text === "-Inf" ? -Infinity : Number(text);
-}
+function valueOf(text) { return text === "+Inf" ? Infinity : text === "-Inf" ? -Infinity : Number(text); }
 
 /** One reading of /metrics. */
 export class Reading {
@@ -23,19 +22,17 @@ export class Reading {
       if (!match) continue;
       const [, name, labels, value] = match;
       if (!this.#samples.has(name)) this.#samples.set(name, []);
-      this.#samples.get(name).push({ labels: labelsOf(labels), value: valueOf(value) });
+      this.#samples.get(name).push({labels: labelsOf(labels), value: valueOf(value)});
     }
   }
 
   /** The sum over all labels, or null if there is no such metric. */
-  total(name) {
-    return this.#samples.get(name)?.reduce((sum, { value }) => sum + value, 0) ?? null;
-  }
+  total(name) { return this.#samples.get(name)?.reduce((sum, {value}) => sum + value, 0) ?? null; }
 
   /** A histogram's cumulative counts by upper bound, summed over all other labels; empty if there is none. */
   buckets(name) {
     const counts = new Map();
-    for (const { labels, value } of this.#samples.get(`${name}_bucket`) ?? []) {
+    for (const {labels, value} of this.#samples.get(`${name}_bucket`) ?? []) {
       const bound = valueOf(labels.le);
       counts.set(bound, (counts.get(bound) ?? 0) + value);
     }
@@ -66,7 +63,8 @@ export function quantile(before, now, name, q) {
   if (all === 0) return null;
   let [lower, below] = [0, 0];
   for (const [bound, count] of counts) {
-    if (count >= q * all) return bound === Infinity ? lower : lower + ((bound - lower) * (q * all - below)) / Math.max(count - below, 1e-9);
+    if (count >= q * all)
+      return bound === Infinity ? lower : lower + ((bound - lower) * (q * all - below)) / Math.max(count - below, 1e-9);
     [lower, below] = [bound, count];
   }
   return lower;

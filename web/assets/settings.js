@@ -2,18 +2,35 @@
 // follow from it. What is left empty is not sent: the server's default holds.
 
 export const kNumbers = [
-  { name: "temperature", label: "Temperature", help: "0 always takes the likeliest token", min: 0, max: 2, step: 0.05 },
-  { name: "top_p", label: "Top p", help: "Smallest set of tokens with this share", min: 0, max: 1, step: 0.01, above: true },
-  { name: "top_k", label: "Top k", help: "Only the k likeliest tokens; 0 is all", min: 0, max: 1_000_000, step: 1 },
-  { name: "min_p", label: "Min p", help: "Against the likeliest token", min: 0, max: 1, step: 0.01 },
-  { name: "repetition_penalty", label: "Repetition penalty", help: "1 is none", min: 0, max: 10, step: 0.05, above: true },
-  { name: "presence_penalty", label: "Presence penalty", help: "For tokens that appeared", min: -2, max: 2, step: 0.1 },
-  { name: "frequency_penalty", label: "Frequency penalty", help: "For each time they did", min: -2, max: 2, step: 0.1 },
-  { name: "max_tokens", label: "Longest answer", help: "In tokens", min: 1, max: 10_000_000, step: 1 },
-  { name: "seed", label: "Seed", help: "The same seed, the same draw", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1 },
+  {name: "temperature", label: "Temperature", help: "0 always takes the likeliest token", min: 0, max: 2, step: 0.05},
+  {
+    name: "top_p",
+    label: "Top p",
+    help: "Smallest set of tokens with this share",
+    min: 0,
+    max: 1,
+    step: 0.01,
+    above: true
+  },
+  {name: "top_k", label: "Top k", help: "Only the k likeliest tokens; 0 is all", min: 0, max: 1_000_000, step: 1},
+  {name: "min_p", label: "Min p", help: "Against the likeliest token", min: 0, max: 1, step: 0.01},
+  {
+    name: "repetition_penalty",
+    label: "Repetition penalty",
+    help: "1 is none",
+    min: 0,
+    max: 10,
+    step: 0.05,
+    above: true
+  },
+  {name: "presence_penalty", label: "Presence penalty", help: "For tokens that appeared", min: -2, max: 2, step: 0.1},
+  {name: "frequency_penalty", label: "Frequency penalty", help: "For each time they did", min: -2, max: 2, step: 0.1},
+  {name: "max_tokens", label: "Longest answer", help: "In tokens", min: 1, max: 10_000_000, step: 1},
+  {name: "seed", label: "Seed", help: "The same seed, the same draw", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1},
 ];
 
-export const kNoSettings = Object.freeze({ system: "", stop: "", thinking: "", ...Object.fromEntries(kNumbers.map(({ name }) => [name, ""])) });
+export const kNoSettings =
+    Object.freeze({system: "", stop: "", thinking: "", ...Object.fromEntries(kNumbers.map(({name}) => [name, ""]))});
 
 /** What is wrong with the text of a number's field, or null. */
 export function numberFault(field, text) {
@@ -29,14 +46,19 @@ export function numberFault(field, text) {
 
 const stopsOf = (settings) => settings.stop.split("\n").filter((line) => line !== "");
 
-/** The request for an answer to `messages`, oldest first. Answers that are empty (stopped at once, failed) are left out. */
+/**
+ * The request for an answer to `messages`, oldest first. Answers that are empty (stopped at once, failed) are left
+ * out.
+ */
 export function requestFor(model, settings, messages) {
-  const request = { model, messages: [] };
-  if (settings.system.trim() !== "") request.messages.push({ role: "system", content: settings.system });
-  for (const { role, content } of messages) if (role === "user" || content !== "") request.messages.push({ role, content });
-  for (const { name } of kNumbers) if (settings[name].trim() !== "") request[name] = Number(settings[name]);
+  const request = {model, messages: []};
+  if (settings.system.trim() !== "") request.messages.push({role: "system", content: settings.system});
+  for (const {role, content} of messages)
+    if (role === "user" || content !== "") request.messages.push({role, content});
+  for (const {name} of kNumbers)
+    if (settings[name].trim() !== "") request[name] = Number(settings[name]);
   if (stopsOf(settings).length > 0) request.stop = stopsOf(settings);
-  if (settings.thinking !== "") request.chat_template_kwargs = { enable_thinking: settings.thinking === "on" };
+  if (settings.thinking !== "") request.chat_template_kwargs = {enable_thinking: settings.thinking === "on"};
   return request;
 }
 

@@ -1,5 +1,5 @@
-// Server-sent events out of a stream of text (HTML standard, 9.2), as far as the OpenAI protocol uses them: `data` lines,
-// an empty line that ends an event, and comments, which only keep the connection alive.
+// Server-sent events out of a stream of text (HTML standard, 9.2), as far as the OpenAI protocol uses them: `data`
+// lines, an empty line that ends an event, and comments, which only keep the connection alive.
 
 export class SseReader {
   #rest = "";

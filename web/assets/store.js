@@ -1,5 +1,5 @@
-// Conversations and their messages in IndexedDB: one record each, so that an answer that grows rewrites itself alone and two
-// tabs in one conversation only add to it. Where the browser offers no database, they live as long as the page.
+// Conversations and their messages in IndexedDB: one record each, so that an answer that grows rewrites itself alone
+// and two tabs in one conversation only add to it. Where the browser offers no database, they live as long as the page.
 
 const kName = "pagoda";
 const kVersion = 1;
@@ -14,7 +14,8 @@ function finished(request) {
 function committed(transaction) {
   return new Promise((resolve, reject) => {
     transaction.oncomplete = () => resolve();
-    transaction.onabort = () => reject(transaction.error ?? new DOMException("the browser gave the change up", "AbortError"));
+    transaction.onabort = () =>
+        reject(transaction.error ?? new DOMException("the browser gave the change up", "AbortError"));
   });
 }
 
@@ -32,7 +33,8 @@ class DatabaseStore {
   }
 
   messages(conversation) {
-    return finished(this.#database.transaction("messages").objectStore("messages").index("conversation").getAll(conversation));
+    return finished(
+        this.#database.transaction("messages").objectStore("messages").index("conversation").getAll(conversation));
   }
 
   async save(kind, record) {
@@ -62,27 +64,23 @@ class DatabaseStore {
 
 class MemoryStore {
   lasting = false;
-  #records = { conversations: new Map(), messages: new Map() };
+  #records = {conversations: new Map(), messages: new Map()};
 
-  async conversations() {
-    return structuredClone([...this.#records.conversations.values()]);
-  }
+  async conversations() { return structuredClone([...this.#records.conversations.values()]); }
 
   async messages(conversation) {
-    return structuredClone([...this.#records.messages.values()].filter((message) => message.conversation === conversation));
+    return structuredClone(
+        [...this.#records.messages.values()].filter((message) => message.conversation === conversation));
   }
 
-  async save(kind, record) {
-    this.#records[kind].set(record.id, structuredClone(record));
-  }
+  async save(kind, record) { this.#records[kind].set(record.id, structuredClone(record)); }
 
-  async deleteMessage(id) {
-    this.#records.messages.delete(id);
-  }
+  async deleteMessage(id) { this.#records.messages.delete(id); }
 
   async delete(conversation) {
     this.#records.conversations.delete(conversation);
-    for (const [id, message] of this.#records.messages) if (message.conversation === conversation) this.#records.messages.delete(id);
+    for (const [id, message] of this.#records.messages)
+      if (message.conversation === conversation) this.#records.messages.delete(id);
   }
 }
 
@@ -90,8 +88,8 @@ export async function openStore() {
   try {
     const request = indexedDB.open(kName, kVersion);
     request.onupgradeneeded = () => {
-      request.result.createObjectStore("conversations", { keyPath: "id" });
-      request.result.createObjectStore("messages", { keyPath: "id" }).createIndex("conversation", "conversation");
+      request.result.createObjectStore("conversations", {keyPath: "id"});
+      request.result.createObjectStore("messages", {keyPath: "id"}).createIndex("conversation", "conversation");
     };
     const store = new DatabaseStore(await finished(request));
     await store.conversations();  // some browsers open what they do not read
@@ -104,19 +102,19 @@ export async function openStore() {
 /** Why a save failed, for the reader of the page. */
 export function saveFault(error) {
   if (error?.name === "QuotaExceededError")
-    return "The browser has no room left: what is new here is not being kept. Download what you need, then delete conversations.";
-  return `The browser did not keep the last change (${error?.message || error?.name || "no reason given"}). Download what you need before you leave.`;
+    return "The browser has no room left: what is new here is not being kept. " +
+        "Download what you need, then delete conversations.";
+  return `The browser did not keep the last change (${
+      error?.message || error?.name || "no reason given"}). Download what you need before you leave.`;
 }
 
 /** Tells other tabs of this page what changed here: {conversation}. */
 export class OtherTabs {
   #channel = "BroadcastChannel" in window ? new BroadcastChannel("pagoda") : null;
 
-  tell(conversation) {
-    this.#channel?.postMessage({ conversation });
-  }
+  tell(conversation) { this.#channel?.postMessage({conversation}); }
 
   listen(heard) {
-    if (this.#channel) this.#channel.onmessage = ({ data }) => heard(data.conversation);
+    if (this.#channel) this.#channel.onmessage = ({data}) => heard(data.conversation);
   }
 }

@@ -1,7 +1,7 @@
 // The messages that are shown, and where the reader is in them.
 
-import { byId, copy } from "./dom.js";
-import { MessageView } from "./message.js";
+import {byId, copy} from "./dom.js";
+import {MessageView} from "./message.js";
 
 const kNear = 80;  // px from the end that still count as being there
 
@@ -16,10 +16,12 @@ export class Thread {
     this.#list.addEventListener("click", (event) => {
       const button = event.target.closest("button[data-action]");
       if (!button) return;
-      if (button.dataset.action === "copy-code") copy(button.closest("figure").querySelector("pre").textContent, button);
-      else act(button.dataset.action, button.closest("[data-message]").dataset.message, button);
+      if (button.dataset.action === "copy-code")
+        copy(button.closest("figure").querySelector("pre").textContent, button);
+      else
+        act(button.dataset.action, button.closest("[data-message]").dataset.message, button);
     });
-    this.#scroll.addEventListener("scroll", () => this.#look(), { passive: true });
+    this.#scroll.addEventListener("scroll", () => this.#look(), {passive: true});
     new ResizeObserver(() => this.#keepUp()).observe(this.#list);
     byId("latest").addEventListener("click", () => {
       this.toEnd();
@@ -30,7 +32,7 @@ export class Thread {
   /** Shows these messages of a conversation's tree and nothing else. */
   show(path, tree, context) {
     const elements = path.map((message) => this.update(message, tree, context).element);
-    const wanted = new Set(path.map(({ id }) => id));
+    const wanted = new Set(path.map(({id}) => id));
     for (const [id, view] of this.#views) {
       if (wanted.has(id)) continue;
       view.element.remove();
@@ -50,9 +52,7 @@ export class Thread {
     return view;
   }
 
-  view(id) {
-    return this.#views.get(id);
-  }
+  view(id) { return this.#views.get(id); }
 
   clear() {
     this.#views.clear();
@@ -66,14 +66,16 @@ export class Thread {
   }
 
   #look() {
-    const { scrollTop, scrollHeight, clientHeight } = this.#scroll;
+    const {scrollTop, scrollHeight, clientHeight} = this.#scroll;
     this.#follows = scrollHeight - scrollTop - clientHeight < kNear && !this.#list.querySelector(".edit");
     byId("latest").hidden = this.#follows;
   }
 
   /** Stays at the end while the text grows, unless the reader went elsewhere or changes a message. */
   #keepUp() {
-    if (this.#follows && !this.#list.querySelector(".edit")) this.#scroll.scrollTop = this.#scroll.scrollHeight;
-    else this.#look();
+    if (this.#follows && !this.#list.querySelector(".edit"))
+      this.#scroll.scrollTop = this.#scroll.scrollHeight;
+    else
+      this.#look();
   }
 }

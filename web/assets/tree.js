@@ -1,5 +1,5 @@
-// A conversation is a tree of messages: an edited question or another answer is a sibling, and what is shown is the path
-// that follows the chosen child at each message. Nothing is overwritten, so each branch can be returned to.
+// A conversation is a tree of messages: an edited question or another answer is a sibling, and what is shown is the
+// path that follows the chosen child at each message. Nothing is overwritten, so each branch can be returned to.
 
 /** The parent of a first message. */
 export const kRoot = "";
@@ -11,7 +11,8 @@ export class Tree {
   /** `chosen` maps a message's id to that of the child to follow; it is kept by whoever owns the conversation. */
   constructor(messages, chosen) {
     this.chosen = chosen;
-    for (const message of [...messages].sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1))) this.#insert(message);
+    for (const message of [...messages].sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1)))
+      this.#insert(message);
   }
 
   #insert(message) {
@@ -31,28 +32,24 @@ export class Tree {
   remove(message) {
     this.#messages.delete(message.id);
     const siblings = this.#children.get(message.parent).filter((sibling) => sibling !== message);
-    if (siblings.length > 0) this.#children.set(message.parent, siblings);
-    else this.#children.delete(message.parent);
+    if (siblings.length > 0)
+      this.#children.set(message.parent, siblings);
+    else
+      this.#children.delete(message.parent);
     if (this.chosen[message.parent] === message.id) delete this.chosen[message.parent];
   }
 
-  get(id) {
-    return this.#messages.get(id);
-  }
+  get(id) { return this.#messages.get(id); }
 
   /** All messages with this one's parent, oldest first, itself among them. */
-  siblings(message) {
-    return this.#children.get(message.parent);
-  }
+  siblings(message) { return this.#children.get(message.parent); }
 
-  choose(message) {
-    this.chosen[message.parent] = message.id;
-  }
+  choose(message) { this.chosen[message.parent] = message.id; }
 
   /** The messages that are shown, first to last. */
   path() {
     const path = [];
-    for (let at = kRoot; ; ) {
+    for (let at = kRoot;;) {
       const children = this.#children.get(at);
       if (!children) return path;
       const next = children.find((child) => child.id === this.chosen[at]) ?? children.at(-1);
@@ -80,6 +77,7 @@ export function titleOf(text) {
 export function toMarkdown(conversation, path) {
   const parts = [`# ${conversation.title}`];
   if (conversation.settings.system) parts.push(`## System\n\n${conversation.settings.system}`);
-  for (const message of path) parts.push(`## ${message.role === "user" ? "You" : message.model || "Assistant"}\n\n${message.content}`);
+  for (const message of path)
+    parts.push(`## ${message.role === "user" ? "You" : message.model || "Assistant"}\n\n${message.content}`);
   return `${parts.join("\n\n")}\n`;
 }

@@ -1,13 +1,17 @@
-// Colours that meet as text and ground are at least 4.5 : 1 apart (WCAG 2.2 AA), borders of controls 3 : 1, in both themes.
+// Colours that meet as text and ground are at least 4.5 : 1 apart (WCAG 2.2 AA), borders of controls 3 : 1, in both
+// themes.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { test } from "node:test";
+import {readFileSync} from "node:fs";
+import {test} from "node:test";
 
 const css = readFileSync(new URL("../../../web/assets/page.css", import.meta.url), "utf8");
-const colours = Object.fromEntries([...css.matchAll(/--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)/g)].map(([, name, ...pair]) => [name, pair]));
+const colours = Object.fromEntries(
+    [...css.matchAll(/--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)/g)].map(([, name, ...pair]) => [name, pair]));
 
 function luminance(colour) {
-  const [r, g, b] = [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = [1, 3, 5]
+                        .map((at) => Number.parseInt(colour.slice(at, at + 2), 16) / 255)
+                        .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
@@ -19,7 +23,11 @@ export function contrast(a, b) {
 const kTexts = [
   ...["paper", "side", "raised", "said", "code-ground"].map((ground) => ["ink", ground]),
   ...["paper", "side", "raised", "said", "code-ground"].map((ground) => ["soft", ground]),
-  ["accent", "paper"], ["accent", "side"], ["on-accent", "accent"], ["alarm", "alarm-ground"], ["alarm", "paper"],
+  ["accent", "paper"],
+  ["accent", "side"],
+  ["on-accent", "accent"],
+  ["alarm", "alarm-ground"],
+  ["alarm", "paper"],
   ...["comment", "string", "number", "keyword", "name"].map((kind) => [`code-${kind}`, "code-ground"]),
 ];
 const kEdges = [["edge", "paper"], ["edge", "side"], ["edge", "raised"], ["accent", "paper"], ["accent", "raised"]];

@@ -1,30 +1,49 @@
 // The Markdown reader: what models write, what hostile texts try, and that a streamed text ends as the whole one does.
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { MarkdownStream, parseMarkdown } from "../../../web/assets/markdown.js";
-import { parseInline, safeHref } from "../../../web/assets/markdown_inline.js";
+import {test} from "node:test";
+
+import {MarkdownStream, parseMarkdown} from "../../../web/assets/markdown.js";
+import {parseInline, safeHref} from "../../../web/assets/markdown_inline.js";
 
 /** A compact form to compare: type(children) with texts as they are. */
 function show(node) {
   if (Array.isArray(node)) return node.map(show).join("");
-  const { type } = node;
+  const {type} = node;
   switch (type) {
-    case "text": return node.text;
-    case "code": return node.language === undefined ? `code(${node.text})` : `fence:${node.language}(${node.text})${node.closed ? "" : "…"}`;
-    case "math": return `math(${node.text})`;
-    case "break": return "⏎";
-    case "link": return `link:${node.href}(${show(node.children)})`;
-    case "image": return `image:${node.href}(${node.alt})`;
-    case "rule": return "rule()";
-    case "heading": return `h${node.level}(${show(node.inline)})`;
-    case "paragraph": return `p(${show(node.inline)})`;
-    case "quote": return `quote(${show(node.blocks)})`;
+    case "text":
+      return node.text;
+    case "code":
+      return node.language === undefined ? `code(${node.text})` :
+                                           `fence:${node.language}(${node.text})${node.closed ? "" : "…"}`;
+    case "math":
+      return `math(${node.text})`;
+    case "break":
+      return "⏎";
+    case "link":
+      return `link:${node.href}(${show(node.children)})`;
+    case "image":
+      return `image:${node.href}(${node.alt})`;
+    case "rule":
+      return "rule()";
+    case "heading":
+      return `h${node.level}(${show(node.inline)})`;
+    case "paragraph":
+      return `p(${show(node.inline)})`;
+    case "quote":
+      return `quote(${show(node.blocks)})`;
     case "list": {
-      const items = node.items.map((item) => `${item.checked === null ? "" : item.checked ? "☑" : "☐"}[${show(item.blocks)}]`);
+      const items = node.items.map(
+          (item) => `${
+              item.checked === null ? "" :
+                  item.checked      ? "☑" :
+                                      "☐"}[${show(item.blocks)}]`);
       return `${node.ordered ? `ol${node.start}` : "ul"}${node.tight ? "" : "!"}(${items.join("")})`;
     }
-    case "table": return `table:${node.align.map((a) => a[0]).join("")}(${[node.head, ...node.rows].map((r) => r.map(show).join("|")).join("/")})`;
-    default: return `${type}(${show(node.children)})`;
+    case "table":
+      return `table:${node.align.map((a) => a[0]).join("")}(${
+              [node.head, ...node.rows].map((r) => r.map(show).join("|")).join("/")})`;
+    default:
+      return `${type}(${show(node.children)})`;
   }
 }
 const read = (text) => show(parseMarkdown(text));
@@ -39,8 +58,14 @@ const kCases = [
   ["\\*no\\* \\`x\\` C:\\dir", "p(*no* `x` C:\\dir)"],
   ["`` a`b `` and ` c", "p(code(a`b) and ` c)"],
   ["one  \ntwo\nthree<br>four", "p(one⏎two\nthree⏎four)"],
-  ["[t *e*](https://x.org/a_(b) \"title\") <https://y.org>", "p(link:https://x.org/a_(b)(t emphasis(e)) link:https://y.org(https://y.org))"],
-  ["see https://x.org/a_b?c=1. (https://y.org/z)", "p(see link:https://x.org/a_b?c=1(https://x.org/a_b?c=1). (link:https://y.org/z(https://y.org/z)))"],
+  [
+    "[t *e*](https://x.org/a_(b) \"title\") <https://y.org>",
+    "p(link:https://x.org/a_(b)(t emphasis(e)) link:https://y.org(https://y.org))"
+  ],
+  [
+    "see https://x.org/a_b?c=1. (https://y.org/z)",
+    "p(see link:https://x.org/a_b?c=1(https://x.org/a_b?c=1). (link:https://y.org/z(https://y.org/z)))"
+  ],
   ["[x](javascript:alert(1)) ![pic](https://t.org/p.png)", "p(x (javascript:alert(1)) image:https://t.org/p.png(pic))"],
   ["[not a link] [a](b c", "p([not a link] [a](b c)"],
   ["<script>alert(1)</script>", "p(<script>alert(1)</script>)"],
@@ -72,8 +97,10 @@ test("what models write", () => {
 });
 
 test("only harmless addresses become links", () => {
-  for (const bad of ["javascript:alert(1)", " JaVaScRiPt:alert(1)", "data:text/html,x", "vbscript:x", "//x.org", "/path", "blob:x",
-    "java\nscript:x", "http:", "https:// x.org", "http://", "file:///etc/passwd", "https://x.org/\u0000", "x"])
+  for (const bad
+           of ["javascript:alert(1)", " JaVaScRiPt:alert(1)", "data:text/html,x", "vbscript:x", "//x.org", "/path",
+               "blob:x", "java\nscript:x", "http:", "https:// x.org", "http://", "file:///etc/passwd",
+               "https://x.org/\u0000", "x"])
     assert.equal(safeHref(bad), null, bad);
   for (const good of ["https://x.org", "HTTP://x.org/ü?q=ö#f", "mailto:a@b.c"]) assert.equal(safeHref(good), good);
 });
@@ -87,21 +114,67 @@ function random(seed) {
   };
 }
 
-const kFragments = ["a", "word ", "\n", "\n\n", "  ", "    ", "- ", "* ", "1. ", "12) ", "> ", "# ", "```", "~~~", "`", "**", "*", "_", "~~",
-  "|", "|-|", "---", "\n---\n", "[", "](", ")", "](https://x.org)", "![", "https://y.org/", "\\", "\\(", "\\)", "$$", "<br>", "<b>", "<",
-  "é", "😀", "\t", "\r\n", ".", "[ ] ", "&amp;", "\u0000", "=", "```js\n"];
+const kFragments = [
+  "a",
+  "word ",
+  "\n",
+  "\n\n",
+  "  ",
+  "    ",
+  "- ",
+  "* ",
+  "1. ",
+  "12) ",
+  "> ",
+  "# ",
+  "```",
+  "~~~",
+  "`",
+  "**",
+  "*",
+  "_",
+  "~~",
+  "|",
+  "|-|",
+  "---",
+  "\n---\n",
+  "[",
+  "](",
+  ")",
+  "](https://x.org)",
+  "![",
+  "https://y.org/",
+  "\\",
+  "\\(",
+  "\\)",
+  "$$",
+  "<br>",
+  "<b>",
+  "<",
+  "é",
+  "😀",
+  "\t",
+  "\r\n",
+  ".",
+  "[ ] ",
+  "&amp;",
+  "\u0000",
+  "=",
+  "```js\n"
+];
 
 function hostile(draw, pieces) {
-  return Array.from({ length: pieces }, () => kFragments[draw(kFragments.length)]).join("");
+  return Array.from({length: pieces}, () => kFragments[draw(kFragments.length)]).join("");
 }
 
 test("streamed in any pieces, a text gives the blocks of the whole, and settled blocks stay", () => {
   const draw = random(41);
   for (let round = 0; round < 1500; ++round) {
-    const text = round < kCases.length ? kCases.map(([t]) => t).slice(0, round).join("\n\n") : hostile(draw, 1 + draw(60));
+    const text =
+        round < kCases.length ? kCases.map(([t]) => t).slice(0, round).join("\n\n") : hostile(draw, 1 + draw(60));
     const stream = new MarkdownStream();
     let kept = [];
-    for (let at = 0; at < text.length; ) {
+    for (let at = 0; at < text.length;) {
       const size = 1 + draw(7);
       stream.append(text.slice(at, at + size));
       at += size;
@@ -133,20 +206,26 @@ test("hostile texts: only known nodes, harmless addresses, bounded depth", () =>
       if (node.href) assert.ok(safeHref(node.href));
     });
   }
-  const known = ["text", "code", "math", "break", "link", "image", "rule", "heading", "paragraph", "quote", "list", "table", "emphasis",
-    "strong", "strike"];
+  const known = [
+    "text", "code", "math", "break", "link", "image", "rule", "heading", "paragraph", "quote", "list", "table",
+    "emphasis", "strong", "strike"
+  ];
   assert.deepEqual([...types].sort(), known.sort());
 });
 
 test("no text of 100,000 characters takes long", () => {
   const size = 100_000;
   const fill = (unit) => unit.repeat(Math.ceil(size / unit.length));
-  const texts = [...kFragments.map(fill), ...kFragments.map((unit) => unit + " ".repeat(size) + "x"),
-    ...["*a **b ", "a** b* ", "*a _b* c_ ", "[a](", "[](https://x.org) ", "`a``", "> - ", "- > 1. ", "|a|b|\n|-|-|\n", "- a\n", "a\n", "a  \n",
-      "# # ", "* * * x", "```\nx\n", "https://x.org)))", "https://x.org/((", "- a\n  ", "> a\n", "[[[", "]]]", "![![", "`a`|", "\\[", "***a"].map(fill),
+  const texts = [
+    ...kFragments.map(fill), ...kFragments.map((unit) => unit + " ".repeat(size) + "x"),
+    ...["*a **b ", "a** b* ", "*a _b* c_ ", "[a](", "[](https://x.org) ", "`a``", "> - ", "- > 1. ", "|a|b|\n|-|-|\n",
+        "- a\n", "a\n", "a  \n", "# # ", "* * * x", "```\nx\n", "https://x.org)))", "https://x.org/((", "- a\n  ",
+        "> a\n", "[[[", "]]]", "![![", "`a`|", "\\[", "***a"]
+        .map(fill),
     `${"* ".repeat(size / 4)}x${" *".repeat(size / 4)}`, `${"*".repeat(size / 2)}x${"*".repeat(size / 2)}`,
     `${"*a **b ".repeat(size / 14)}${"** *".repeat(size / 8)}`, `|-|\n${" ".repeat(size)}x|-`, `# ${" ".repeat(size)}x`,
-    `${Array.from({ length: 600 }, (_, i) => `${" ".repeat(2 * Math.min(i, 150))}- x`).join("\n")}`];
+    `${Array.from({length: 600}, (_, i) => `${" ".repeat(2 * Math.min(i, 150))}- x`).join("\n")}`
+  ];
   for (const text of texts) {
     const started = performance.now();
     const blocks = parseMarkdown(text);
@@ -168,6 +247,8 @@ test("a line that grows within a long answer costs what its block costs", () => 
 
 test("deep trees do not exist", () => {
   let deepest = 0;
-  visit([{ children: parseInline(`${"**a *b ".repeat(5000)}${"* ** ".repeat(5000)}`) }], 0, (_, depth) => (deepest = Math.max(deepest, depth)));
+  visit(
+      [{children: parseInline(`${"**a *b ".repeat(5000)}${"* ** ".repeat(5000)}`)}], 0,
+      (_, depth) => (deepest = Math.max(deepest, depth)));
   assert.ok(deepest < 200, String(deepest));
 });

@@ -1,18 +1,22 @@
 // The page's state without the page: branches, settings, figures, metrics.
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { rateOf } from "../../../web/assets/answer.js";
-import { growth, quantile, rate, Reading } from "../../../web/assets/metrics.js";
-import { kNoSettings, kNumbers, numberFault, numberSet, requestFor } from "../../../web/assets/settings.js";
-import { kRoot, titleOf, toMarkdown, Tree } from "../../../web/assets/tree.js";
+import {test} from "node:test";
 
-const message = (id, parent, role, created) => ({ id, parent, role, content: `text of ${id}`, created });
-const ids = (messages) => messages.map(({ id }) => id).join(" ");
+import {rateOf} from "../../../web/assets/answer.js";
+import {growth, quantile, rate, Reading} from "../../../web/assets/metrics.js";
+import {kNoSettings, kNumbers, numberFault, numberSet, requestFor} from "../../../web/assets/settings.js";
+import {kRoot, titleOf, toMarkdown, Tree} from "../../../web/assets/tree.js";
+
+const message = (id, parent, role, created) => ({id, parent, role, content: `text of ${id}`, created});
+const ids = (messages) => messages.map(({id}) => id).join(" ");
 
 test("an edited question and another answer are branches that can be returned to", () => {
   const chosen = {};
   const tree = new Tree([], chosen);
-  for (const each of [message("q1", kRoot, "user", 1), message("a1", "q1", "assistant", 2), message("q2", "a1", "user", 3), message("a2", "q2", "assistant", 4)]) tree.add(each);
+  for (const each
+           of [message("q1", kRoot, "user", 1), message("a1", "q1", "assistant", 2), message("q2", "a1", "user", 3),
+               message("a2", "q2", "assistant", 4)])
+    tree.add(each);
   assert.equal(ids(tree.path()), "q1 a1 q2 a2");
   tree.add(message("a1b", "q1", "assistant", 5));
   assert.equal(ids(tree.path()), "q1 a1b");
@@ -38,7 +42,7 @@ test("an edited question and another answer are branches that can be returned to
   again.remove(again.get("a2"));
   assert.equal(ids(again.path()), "q1 a1 q2");
   // A choice that is not there any more is no choice.
-  assert.equal(ids(new Tree(kept, { [kRoot]: "gone" }).path()), "q1b");
+  assert.equal(ids(new Tree(kept, {[kRoot]: "gone"}).path()), "q1b");
 });
 
 test("titles", () => {
@@ -48,36 +52,55 @@ test("titles", () => {
 });
 
 test("a conversation as text", () => {
-  const text = toMarkdown({ title: "T", settings: { system: "Be brief." } }, [{ role: "user", content: "q" }, { role: "assistant", content: "a", model: "m" }]);
+  const text = toMarkdown(
+      {title: "T", settings: {system: "Be brief."}},
+      [{role: "user", content: "q"}, {role: "assistant", content: "a", model: "m"}]);
   assert.equal(text, "# T\n\n## System\n\nBe brief.\n\n## You\n\nq\n\n## m\n\na\n");
 });
 
 test("a request holds what was set, and nothing else", () => {
-  const messages = [{ role: "user", content: "q" }, { role: "assistant", content: "" }, { role: "user", content: "r" }];
-  assert.deepEqual(requestFor("m", kNoSettings, messages), { model: "m", messages: [{ role: "user", content: "q" }, { role: "user", content: "r" }] });
-  const settings = { ...kNoSettings, system: "S", temperature: " 0 ", top_k: "40", seed: "7", stop: "END\n\n two", thinking: "off" };
-  assert.deepEqual(requestFor("m", settings, []), { model: "m", messages: [{ role: "system", content: "S" }], temperature: 0, top_k: 40, seed: 7, stop: ["END", " two"],
-    chat_template_kwargs: { enable_thinking: false } });
+  const messages = [{role: "user", content: "q"}, {role: "assistant", content: ""}, {role: "user", content: "r"}];
+  assert.deepEqual(
+      requestFor("m", kNoSettings, messages),
+      {model: "m", messages: [{role: "user", content: "q"}, {role: "user", content: "r"}]});
+  const settings =
+      {...kNoSettings, system: "S", temperature: " 0 ", top_k: "40", seed: "7", stop: "END\n\n two", thinking: "off"};
+  assert.deepEqual(requestFor("m", settings, []), {
+    model: "m",
+    messages: [{role: "system", content: "S"}],
+    temperature: 0,
+    top_k: 40,
+    seed: 7,
+    stop: ["END", " two"],
+    chat_template_kwargs: {enable_thinking: false}
+  });
   assert.equal(numberSet(settings), 6);
 });
 
 test("numbers out of range are named", () => {
   const field = Object.fromEntries(kNumbers.map((each) => [each.name, each]));
-  for (const [name, text] of [["temperature", "0"], ["temperature", "2"], ["top_p", "1"], ["top_k", "0"], ["max_tokens", "1"], ["presence_penalty", "-2"], ["seed", ""]])
+  for (const [name, text] of [
+           ["temperature", "0"], ["temperature", "2"], ["top_p", "1"], ["top_k", "0"], ["max_tokens", "1"],
+           ["presence_penalty", "-2"], ["seed", ""]])
     assert.equal(numberFault(field[name], text), null, `${name} ${text}`);
-  for (const [name, text] of [["temperature", "-0.1"], ["temperature", "x"], ["top_p", "0"], ["top_p", "1.01"], ["top_k", "1.5"], ["max_tokens", "0"], ["repetition_penalty", "0"],
-    ["seed", "-1"], ["seed", "1e300"], ["min_p", "Infinity"]])
+  for (const [name, text] of [
+           ["temperature", "-0.1"], ["temperature", "x"], ["top_p", "0"], ["top_p", "1.01"], ["top_k", "1.5"],
+           ["max_tokens", "0"], ["repetition_penalty", "0"], ["seed", "-1"], ["seed", "1e300"], ["min_p", "Infinity"]])
     assert.notEqual(numberFault(field[name], text), null, `${name} ${text}`);
 });
 
 test("tokens a second", () => {
-  assert.equal(rateOf({ usage: { completion: 11 }, timing: { writing: 500 } }), 20);
-  for (const nothing of [{}, { usage: { completion: 1 }, timing: { writing: 500 } }, { usage: { completion: 9 }, timing: { writing: 0 } }, { usage: { completion: 9 }, timing: { writing: null } }])
+  assert.equal(rateOf({usage: {completion: 11}, timing: {writing: 500}}), 20);
+  for (const nothing
+           of [{}, {usage: {completion: 1}, timing: {writing: 500}}, {usage: {completion: 9}, timing: {writing: 0}},
+               {usage: {completion: 9}, timing: {writing: null}}])
     assert.equal(rateOf(nothing), null);
 });
 
-const page = (tokens, buckets) => `# TYPE t_total counter\nt_total{a="x\\"}y",b="1"} ${tokens}\nt_total{a="z"} 1e1\ng 0.5 1700000000000\n` +
-  buckets.map((count, index) => `h_bucket{le="${["0.1", "0.2", "0.4", "+Inf"][index]}"} ${count}\n`).join("") + "h_sum 3\nh_count 3\n";
+const page = (tokens, buckets) =>
+    `# TYPE t_total counter\nt_total{a="x\\"}y",b="1"} ${tokens}\nt_total{a="z"} 1e1\ng 0.5 1700000000000\n` +
+    buckets.map((count, index) => `h_bucket{le="${["0.1", "0.2", "0.4", "+Inf"][index]}"} ${count}\n`).join("") +
+    "h_sum 3\nh_count 3\n";
 
 test("metrics: sums, rates, quantiles, a server that began anew", () => {
   const a = new Reading(page(100, [0, 0, 0, 0]), 1000);
