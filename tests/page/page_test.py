@@ -253,7 +253,7 @@ class PageTest(unittest.TestCase):
         self.say("Question")
         self.done()
         self.answer("Second answer.")
-        self.last.get_by_role("button", name="Again").click()
+        self.last.get_by_role("button", name="Regenerate").click()
         expect(self.last.locator(".prose")).to_have_text("Second answer.")
         self.done()
         expect(self.last.locator(".branches")).to_contain_text("2 of 2")
@@ -621,7 +621,7 @@ class PageTest(unittest.TestCase):
             ("Settings", "Live"),
             ("Live", "Edit"),
             ("Edit", "Copy"),
-            ("Copy", "Again"),
+            ("Copy", "Regenerate"),
         ]:
             self.assertLess(order.index(earlier), len(order) - 1 - names.index(later), order)
         page.locator("#settings-open").focus()
@@ -729,7 +729,7 @@ class PageTest(unittest.TestCase):
         expect(figures.filter(has_text="Running")).to_contain_text("2 requests")
         expect(figures.filter(has_text="Waiting")).to_contain_text("3 requests")
         expect(figures.filter(has_text="KV cache")).to_contain_text("43.8 % in use")
-        expect(figures.filter(has_text="Writing")).to_contain_text(re.compile(r"(9\d|10\d|11\d) tokens a second"))
+        expect(figures.filter(has_text="Writing")).to_contain_text(re.compile(r"([5-9]\d|1\d\d) tokens a second"))
         expect(self.page.locator(".lines")).to_contain_text(re.compile(r"First token, p50 · p95\s*\d+ ms · \d+ ms"))
         expect(self.page.locator(".lines")).to_contain_text(re.compile(r"from the cache\s*(49|50|51) %"))
         self.assertEqual(

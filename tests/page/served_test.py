@@ -142,7 +142,7 @@ class ServedTest(unittest.TestCase):
         self.assertGreater(len(first), 5)
         page.screenshot(path=SCREENSHOTS / "served.png")
         # The same seed and temperature: the same answer; its prompt comes from the cache.
-        answer.get_by_role("button", name="Again").click()
+        answer.get_by_role("button", name="Regenerate").click()
         expect(page.locator(".branches")).to_contain_text("2 of 2")
         expect(answer.locator(".figures")).to_contain_text("cached")
         self.assertEqual(answer.locator(".prose").inner_text(), first)

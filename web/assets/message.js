@@ -163,7 +163,7 @@ export class MessageView {
       actions.append(action("edit", "Edit", "edit"), action("copy", "Copy", "copy"));
     else if (!running) {
       if (message.content !== "") actions.append(action("copy", "Copy", "copy"));
-      if (message.state !== "failed") actions.append(action("again", "Again", "again"));
+      if (message.state !== "failed") actions.append(action("again", "Regenerate", "again"));
     }
     parts.push(actions);
     const figures = running || message.role === "user" ? [] : figuresOf(message, context);
