@@ -37,6 +37,7 @@ test-all: test models
 	@tools/install_packages.sh browser
 	@tools/fetch_test_data.sh
 	@tools/fetch_browser_tests.sh
+	@tools/fetch_server_clients.sh
 	@ctest --test-dir build/release -L slow --output-on-failure
 
 # The parser, text and KV tests with the address and undefined-behaviour sanitizers.
@@ -46,8 +47,8 @@ sanitize: deps model
 
 # The threads under the thread sanitizer.
 sanitize-threads: deps model
-	@tools/build.sh tsan test_base test_device test_engine
-	@ctest --test-dir build/tsan -R '^test_(base|device|engine)$$' --output-on-failure
+	@tools/build.sh tsan test_base test_device test_engine test_server
+	@ctest --test-dir build/tsan -R '^test_(base|device|engine|server)$$' --output-on-failure
 
 fuzz: deps-dev
 	@CXX=clang++ tools/build.sh fuzz fuzzers

@@ -1,6 +1,7 @@
 #include "apps/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -301,9 +302,8 @@ void add_serve(CLI::App& app, Arguments& out) {
     option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
   add_model(app, out);
-  app.set_config("--config", "", "a TOML file with these flags, as port = 8080");
-  app.config_formatter(std::make_shared<TomlConfig>());
-  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.add_option("--config", out.config_file, "a TOML file with these flags, as port = 8080; the line counts more")
+      ->check(some_text());
   auto* host = app.add_option("--host", endpoint.host, "the address to listen on")->check(some_text());
   auto* port = app.add_option("--port", endpoint.port, "0: any free one")->check(integer(0, 65535));
   app.add_option("--unix-socket", endpoint.unix_socket, "listen on this path in place of an address")
@@ -403,12 +403,11 @@ Result<ParsedLine> parse_command_line(int argc, char** argv) {
     command->callback([&arguments, &entry] { arguments.command = entry.command; });
     entry.add(*command, arguments);
   }
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "serve") words = PAGODA_TRY(with_config_file(std::move(words)));
   try {
-    app.parse(argc, argv);
-    for (CLI::App* const command : app.get_subcommands()) {
-      const auto config = std::dynamic_pointer_cast<TomlConfig>(command->get_config_formatter());
-      if (config != nullptr) config->apply_flags(*command);
-    }
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // help, version
       std::ostringstream text;

@@ -63,6 +63,7 @@ struct Arguments {
   std::string server_url;        ///< chat
   server::ServerOptions server;  ///< serve; of chat, the key
   std::string api_key_file;      ///< serve
+  std::string config_file;       ///< serve; its flags are among the others already
   bool request_log = true;       ///< serve
 };
 

@@ -2,59 +2,79 @@
 
 #include <toml++/toml.h>
 
-#include "base/format.h"
+#include <algorithm>
+#include <optional>
 
 namespace pagoda::apps {
 namespace {
 
-[[noreturn]] void refuse(const std::string& sentence) {
-  throw CLI::ConfigError("the configuration file " + sentence, CLI::ExitCodes::ConfigError);
+constexpr std::string_view kFlag = "--config";
+
+/// What the line says after that flag, the last time.
+std::optional<std::string> value_of(const std::vector<std::string>& arguments, std::string_view flag) {
+  std::optional<std::string> value;
+  for (std::size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == flag && i + 1 < arguments.size()) value = arguments[i + 1];
+    if (argument.starts_with(flag) && argument.substr(flag.size()).starts_with('=')) {
+      value = argument.substr(flag.size() + 1);
+    }
+  }
+  return value;
 }
 
-std::string text_of(std::string_view key, const toml::node& node) {
-  if (const auto text = node.value_exact<std::string>()) return *text;
-  if (const auto whole = node.value_exact<std::int64_t>()) return std::to_string(*whole);
-  if (const auto number = node.value_exact<double>()) return format("{}", *number);
-  if (const auto yes = node.value_exact<bool>()) return *yes ? "true" : "false";
-  refuse(format("has neither a text, a number nor true or false at \"{}\"", key));
+bool says(const std::vector<std::string>& arguments, const std::string& flag) {
+  return std::ranges::any_of(
+      arguments, [&flag](const std::string& argument) { return argument == flag || argument.starts_with(flag + "="); });
+}
+
+/// The arguments of one key: none for false, the flag alone for true.
+Status add(std::string_view file, const std::string& flag, const toml::node& node, std::vector<std::string>& out) {
+  if (const toml::array* const list = node.as_array()) {
+    for (const toml::node& element : *list) {
+      if (element.is_array() || element.is_boolean()) {
+        return fail(ErrorCode::kInvalidArgument, "{}: a list of texts or numbers is wanted for {}", file, flag);
+      }
+      PAGODA_TRY(add(file, flag, element, out));
+    }
+  } else if (const auto text = node.value_exact<std::string>()) {
+    out.push_back(flag + "=" + *text);
+  } else if (const auto whole = node.value_exact<std::int64_t>()) {
+    out.push_back(pagoda::format("{}={}", flag, *whole));
+  } else if (const auto number = node.value_exact<double>()) {
+    out.push_back(pagoda::format("{}={}", flag, *number));
+  } else if (const auto yes = node.value_exact<bool>()) {
+    if (*yes) out.push_back(flag);
+  } else {
+    return fail(ErrorCode::kInvalidArgument, "{}: a text, a number, true or false is wanted for {}", file, flag);
+  }
+  return Ok{};
+}
+
+Result<toml::table> read(const std::string& file) {
+  try {
+    return toml::parse_file(file);
+  } catch (const toml::parse_error& error) {
+    return fail(ErrorCode::kInvalidArgument, "{}, line {}: {}", file, error.source().begin.line, error.description());
+  }
 }
 
 }  // namespace
 
-std::string TomlConfig::to_config(const CLI::App*, bool, bool, std::string) const { return {}; }
-
-std::vector<CLI::ConfigItem> TomlConfig::from_config(std::istream& input) const {
-  std::vector<CLI::ConfigItem> found;
-  try {
-    const toml::table table = toml::parse(input);
-    for (const auto& [key, node] : table) {
-      CLI::ConfigItem item;
-      item.name = key.str();
-      if (const toml::array* const list = node.as_array()) {
-        for (const toml::node& element : *list) item.inputs.push_back(text_of(key.str(), element));
-        if (item.inputs.empty()) continue;
-      } else {
-        item.inputs.push_back(text_of(key.str(), node));
-        given_.emplace_back(item.name, item.inputs.front());
-      }
-      found.push_back(std::move(item));
+Result<std::vector<std::string>> with_config_file(std::vector<std::string> arguments) {
+  const std::optional<std::string> file = value_of(arguments, kFlag);
+  if (!file) return arguments;
+  const toml::table table = PAGODA_TRY(read(*file));
+  std::vector<std::string> more;
+  for (const auto& [key, node] : table) {
+    const std::string flag = "--" + std::string(key.str());
+    if (flag == kFlag || flag.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != std::string::npos) {
+      return fail(ErrorCode::kInvalidArgument, "{}: the key {} is no flag's name", *file, flag.substr(2));
     }
-  } catch (const toml::parse_error& error) {
-    refuse(format("is no TOML: {} (line {})", error.description(), error.source().begin.line));
+    if (!says(arguments, flag)) PAGODA_TRY(add(*file, flag, node, more));
   }
-  return found;
-}
-
-void TomlConfig::apply_flags(CLI::App& command) const {
-  for (const auto& [name, value] : given_) {
-    CLI::Option* const flag = command.get_option_no_throw("--" + name);
-    if (flag == nullptr || flag->get_expected_min() > 0 || flag->get_callback_run()) continue;
-    if (value != "true" && value != "false") refuse(format("wants true or false at \"{}\"", name));
-    if (value == "false") continue;
-    flag->clear();
-    flag->add_result(value);
-    flag->run_callback();
-  }
+  arguments.insert(arguments.begin() + 1, more.begin(), more.end());
+  return arguments;
 }
 
 }  // namespace pagoda::apps

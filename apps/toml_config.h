@@ -1,23 +1,17 @@
 // A configuration file in place of flags.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
 
 namespace pagoda::apps {
 
-/// TOML whose keys are the long flags without their dashes: `port = 8080`, `api-key = ["a", "b"]`, `no-page = true`.
-/// What the command line says counts more. A fault, or a key that is no flag, is a CLI::ParseError.
-class TomlConfig final : public CLI::Config {
- public:
-  std::string to_config(const CLI::App* app, bool defaults, bool descriptions, std::string prefix) const override;
-  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override;
-
-  /// CLI11 takes flags out of a file and does not act on them. To be called on the command after parsing: it sets those
-  /// that the file says are true.
-  void apply_flags(CLI::App& command) const;
-
- private:
-  mutable std::vector<std::pair<std::string, std::string>> given_;
-};
+/// The arguments of a command line (without the program's name) with those of the file that `--config` names put in
+/// front of the command's others: TOML whose keys are long flags without their dashes, as `port = 8080`,
+/// `api-key = ["a", "b"]`, `no-page = true`. A flag that the line has itself is not taken from the file. Without
+/// `--config`, the arguments as they are. Errors: kInvalidArgument, naming the file.
+Result<std::vector<std::string>> with_config_file(std::vector<std::string> arguments);
 
 }  // namespace pagoda::apps

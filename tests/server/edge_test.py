@@ -265,8 +265,12 @@ class Transports(unittest.TestCase):
                 for key in ("k1", "k2"):
                     models = json.loads(server.get("/v1/models", headers={"Authorization": "Bearer " + key})[2])
                     self.assertEqual([m["id"] for m in models["data"]], ["from-line"])
+                self.assertEqual(server.get("/v1/models")[0], 401)
                 self.assertEqual(server.get("/", headers={"X-Api-Key": "k1"})[0], 404)
-            for bad in ("alias = ", 'nonsense = 1\n', 'port = "x"\n', "port = 70000\n", "api-key = [[1]]\n"):
+                status = server.request("POST", "/tokenize", {"prompt": "x" * 2000}, headers={"X-Api-Key": "k1"})[0]
+                self.assertEqual(status, 413)
+            for bad in ("alias = ", 'nonsense = 1\n', 'port = "x"\n', "port = 70000\n", "api-key = [[1]]\n",
+                        "port = true\n", "config = \"x\"\n", "[table]\nport = 1\n", 'tls-cert = "x"\n'):
                 file.seek(0)
                 file.truncate()
                 file.write(bad)
@@ -275,6 +279,9 @@ class Transports(unittest.TestCase):
                                        "--config", file.name], capture_output=True, text=True, timeout=30)
                 self.assertEqual(done.returncode, 2, (bad, done.stderr))
                 self.assertTrue(done.stderr.startswith("pagoda: error: "), done.stderr)
+        done = subprocess.run([os.environ.get("PAGODA_PROGRAM", "build/release/bin/pagoda"), "serve", "x.gguf",
+                               "--config", "/nowhere.toml"], capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, 2)
 
 
 class Ends(unittest.TestCase):

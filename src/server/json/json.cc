@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 namespace pagoda::server {
 namespace {
@@ -97,13 +98,8 @@ const Json* Json::find(std::string_view key) const {
 
 std::optional<double> Json::number() const {
   if (kind != Kind::kNumber) return std::nullopt;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end != text.data() + text.size()) return std::nullopt;
-  // Too small for a double is zero; too large is nothing.
-  if (error == std::errc::result_out_of_range) {
-    return std::abs(value) <= 1 ? std::optional<double>(0.0) : std::nullopt;
-  }
+  // The digits were checked when they were read. Too small for a double is zero; too large is nothing.
+  const double value = std::strtod(text.c_str(), nullptr);
   return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
 }
 

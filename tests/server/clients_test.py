@@ -1,0 +1,103 @@
+"""Clients that people use, unchanged: openai-python, langchain-openai, schemathesis (tests/server/requirements.txt)."""
+import json
+import subprocess
+import sys
+import unittest
+
+import openai
+from langchain_openai import ChatOpenAI, OpenAI as LangChainOpenAI
+
+from serving import NAME, Server
+
+
+def setUpModule():
+    global server, client
+    server = Server("--ctx", "1024", "--api-key", "key")
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="key", max_retries=0)
+
+
+def tearDownModule():
+    server.__exit__()
+
+
+HI = [{"role": "user", "content": "Say hello."}]
+
+
+class OpenAiPython(unittest.TestCase):
+    def test_chat(self):
+        answer = client.chat.completions.create(model=NAME, messages=HI, max_tokens=6, temperature=0)
+        self.assertEqual(answer.choices[0].message.role, "assistant")
+        self.assertEqual(answer.choices[0].finish_reason, "length")
+        self.assertEqual(answer.usage.completion_tokens, 6)
+        self.assertEqual(answer.usage.prompt_tokens_details.cached_tokens % 16, 0)
+        whole = answer.choices[0].message.content
+        stream = client.chat.completions.create(model=NAME, messages=HI, max_tokens=6, temperature=0, stream=True,
+                                                stream_options={"include_usage": True})
+        chunks = list(stream)
+        self.assertEqual("".join(c.choices[0].delta.content or "" for c in chunks if c.choices), whole)
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        self.assertEqual(chunks[-1].usage.completion_tokens, 6)
+        self.assertEqual(chunks[-1].choices, [])
+
+    def test_nulls_of_its_types(self):
+        client.chat.completions.create(model=NAME, messages=HI, max_tokens=1, stop=None, temperature=None, top_p=None,
+                                       n=None, seed=None, logprobs=None, top_logprobs=None, logit_bias=None)
+
+    def test_logprobs(self):
+        answer = client.chat.completions.create(model=NAME, messages=HI, max_tokens=3, logprobs=True, top_logprobs=2)
+        for entry in answer.choices[0].logprobs.content:
+            self.assertLessEqual(entry.logprob, 0)
+            self.assertEqual(len(entry.top_logprobs), 2)
+            self.assertEqual(bytes(entry.bytes).decode(errors="replace"), entry.token)
+
+    def test_completions(self):
+        answer = client.completions.create(model=NAME, prompt=["a b", "c d"], max_tokens=2, n=2, echo=True, logprobs=1)
+        self.assertEqual([c.index for c in answer.choices], [0, 1, 2, 3])
+        for choice in answer.choices:
+            self.assertEqual("".join(choice.logprobs.tokens), choice.text)
+        parts = client.completions.create(model=NAME, prompt=[1, 2, 3], max_tokens=3, stream=True)
+        self.assertEqual([p.choices[0].finish_reason for p in parts][-1], "length")
+
+    def test_models(self):
+        self.assertEqual([m.id for m in client.models.list()], [NAME])
+        self.assertEqual(client.models.retrieve(NAME).owned_by, "pagoda")
+
+    def test_errors(self):
+        ask = client.chat.completions.create
+        with self.assertRaises(openai.BadRequestError) as caught:
+            ask(model=NAME, messages=HI, temperature=9)
+        self.assertEqual(caught.exception.param, "temperature")
+        self.assertIsNotNone(caught.exception.request_id)
+        with self.assertRaises(openai.NotFoundError):
+            ask(model="gpt-4", messages=HI)
+        with self.assertRaises(openai.AuthenticationError):
+            openai.OpenAI(base_url=server.url + "/v1", api_key="no", max_retries=0).models.list()
+        with self.assertRaises(openai.BadRequestError) as caught:
+            client.completions.create(model=NAME, prompt="a " * 3000)
+        self.assertEqual(caught.exception.code, "context_length_exceeded")
+
+
+class LangChain(unittest.TestCase):
+    def test_chat(self):
+        model = ChatOpenAI(base_url=server.url + "/v1", api_key="key", model=NAME, temperature=0, max_tokens=8)
+        whole = model.invoke("Say hello.")
+        self.assertEqual(whole.usage_metadata["output_tokens"], 8)
+        self.assertEqual("".join(part.content for part in model.stream("Say hello.")), whole.content)
+
+    def test_completions(self):
+        model = LangChainOpenAI(base_url=server.url + "/v1", api_key="key", model=NAME, temperature=0, max_tokens=4)
+        self.assertTrue(model.invoke("The sky is"))
+
+
+class Schemathesis(unittest.TestCase):
+    def test_the_api_is_as_described(self):
+        with Server("--ctx", "768", "--kv-tokens", "16384", "--max-queued", "100000") as other:
+            done = subprocess.run([sys.executable, "-m", "schemathesis.cli", "run", other.url + "/openapi.json",
+                                   "--max-examples", "10", "--no-color", "--request-timeout", "120"],
+                                  capture_output=True, text=True, timeout=1500)
+            self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-2000:])
+            self.assertEqual(other.get("/health")[0], 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
