@@ -61,8 +61,9 @@ Status serve(const Arguments& arguments) {
   const Model model = PAGODA_TRY(open_model(arguments, true));
   for (const std::string& line : ledger(model.stats().memory)) std::fprintf(stderr, "pagoda: %s\n", line.c_str());
   if (open) std::fprintf(stderr, "pagoda: warning: without --api-key everybody who reaches this address may ask\n");
-  std::fprintf(stderr, "pagoda: %s serves %s\n", server->address().c_str(), model.info().name.c_str());
-  return server->run(model);
+  return server->run(model, [&] {
+    std::fprintf(stderr, "pagoda: %s serves %s\n", server->address().c_str(), model.info().name.c_str());
+  });
 }
 
 }  // namespace pagoda::apps

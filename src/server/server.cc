@@ -21,17 +21,19 @@ Result<std::unique_ptr<Server>> Server::bind(ServerOptions options) {
 
 const std::string& Server::address() const { return state_->http->address(); }
 
-Status Server::run(const Model& model) {
+Status Server::run(const Model& model, const std::function<void()>& on_start) {
   http::Server& http = *state_->http;
   Service service(model, state_->options);
   std::optional<Error> fatal;
-  http.run(
-      service, state_->options.drain_time, [&service] { service.drain(); },
-      [&] {
-        if (fatal) return;
-        fatal = service.every_second(http.num_connections());
-        if (fatal) http.drain(std::chrono::milliseconds(0));
-      });
+  http.run(service, state_->options.drain_time,
+           {.on_start = on_start,
+            .on_drain = [&service] { service.drain(); },
+            .every_second =
+                [&] {
+                  if (fatal) return;
+                  fatal = service.every_second(http.num_connections());
+                  if (fatal) http.drain(std::chrono::milliseconds(0));
+                }});
   if (fatal) return *fatal;
   return Ok{};
 }

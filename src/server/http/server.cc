@@ -113,8 +113,7 @@ struct Server::State {
   Shared shared;
   std::unordered_set<Connection*> connections;
   std::int64_t num_connections = 0;
-  std::function<void()> on_drain;
-  std::function<void()> on_second;
+  Hooks hooks;
   std::chrono::milliseconds patience{0};
   std::string unix_path;
   std::string address;
@@ -169,13 +168,11 @@ Result<std::unique_ptr<Server>> Server::bind(const Endpoint& endpoint, const Lim
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 
-void Server::run(Routes& routes, std::chrono::milliseconds patience, std::function<void()> on_drain,
-                 std::function<void()> every_second) {
+void Server::run(Routes& routes, std::chrono::milliseconds patience, Hooks hooks) {
   State& state = *state_;
   state.shared.routes = &routes;
   state.patience = patience;
-  state.on_drain = std::move(on_drain);
-  state.on_second = std::move(every_second);
+  state.hooks = std::move(hooks);
   auto wakes = std::make_shared<std::weak_ptr<WakeList>>();
   state.shared.wakes = std::make_shared<WakeList>([door = state.door, wakes] {
     door->post([wakes] {
@@ -187,6 +184,7 @@ void Server::run(Routes& routes, std::chrono::milliseconds patience, std::functi
   state.loop->signals.add(SIGINT);
   state.on_signal();
   state.every_second();
+  state.hooks.on_start();
   asio::co_spawn(
       state.loop->io, [&state] { return state.accept(); }, asio::detached);
   state.loop->io.run();
@@ -214,7 +212,7 @@ void Server::State::every_second() {
   loop->tick.expires_after(std::chrono::seconds(1));
   loop->tick.async_wait([this](const Error& error) {
     if (error) return;
-    on_second();
+    hooks.every_second();
     if (shared.draining && num_connections == 0) return loop->io.stop();
     every_second();
   });
@@ -231,7 +229,7 @@ void Server::State::begin_drain(std::chrono::milliseconds with_patience) {
   shared.cut_off = std::min(shared.cut_off, Clock::now() + with_patience);
   Error ignored;
   loop->acceptor.close(ignored);
-  if (first) on_drain();
+  if (first) hooks.on_drain();
   notify_all();
   loop->cut.expires_at(shared.cut_off);
   loop->cut.async_wait([this, kAfterwards](const Error& error) {

@@ -32,10 +32,14 @@ class Server {
 
   /// Serves until it was told to drain and the last connection has closed. SIGTERM and SIGINT drain; the second one
   /// ends at once. While it drains nothing new is accepted, and answers that run past `patience` are cut short.
-  /// `on_drain` is called once when it begins, `every_second` once a second, both on the connections' thread. Once.
-  /// When it returns, all connections and answers are destroyed.
-  void run(Routes& routes, std::chrono::milliseconds patience, std::function<void()> on_drain,
-           std::function<void()> every_second);
+  /// `on_start` is called once from when on signals drain, `on_drain` once when that begins, `every_second` once a
+  /// second, both on the connections' thread. Once. When it returns, all connections and answers are destroyed.
+  struct Hooks {
+    std::function<void()> on_start;
+    std::function<void()> on_drain;
+    std::function<void()> every_second;
+  };
+  void run(Routes& routes, std::chrono::milliseconds patience, Hooks hooks);
 
   /// From any thread: drain, with this patience in place of run's.
   void drain(std::chrono::milliseconds patience);
