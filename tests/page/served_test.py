@@ -1,106 +1,36 @@
 #!/usr/bin/env python3
-"""The page as `pagoda serve` brings it, with a real model; and what deploy/ and the page read of /metrics.
+"""The page as `pagoda serve` brings it, in Chromium, with a real model. Program and model come from the environment, as for
+tests/server; screenshots go to build/page/."""
 
-usage: served_test.py PAGODA MODEL   (Chromium as in page_test.py; screenshots to build/page/)"""
-
-import json
 import os
 import pathlib
 import re
-import signal
-import subprocess
 import sys
 import unittest
-import urllib.request
 
 from playwright.sync_api import expect, sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "server"))
+from serving import Server
+
 SCREENSHOTS = ROOT / "build" / "page"
-PROGRAM, MODEL = sys.argv[1:3] if len(sys.argv) > 2 else (None, None)
 KEY = "a key of this test"
 expect.set_options(timeout=60_000)
-
-
-class Served:
-    """A server process on a free port; its address as `.url`."""
-
-    def __init__(self, *flags):
-        self.process = subprocess.Popen(
-            [PROGRAM, "serve", MODEL, "--port", "0", "--ctx", "2048", *flags],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PAGODA_API_KEY": ""},
-        )
-        for line in self.process.stderr:
-            if match := re.search(r"(http://\S+) serves", line):
-                self.url = match[1]
-                return
-        raise AssertionError(f"no server: exit code {self.process.wait()}")
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        _, rest = self.process.communicate(timeout=60)
-        return self.process.returncode, rest
-
-    def get(self, path, key=None, headers=()):
-        request = urllib.request.Request(
-            self.url + path, headers={**dict(headers), **({"Authorization": f"Bearer {key}"} if key else {})}
-        )
-        try:
-            with urllib.request.urlopen(request) as response:
-                return response.status, dict(response.headers), response.read()
-        except urllib.error.HTTPError as error:
-            return error.code, dict(error.headers), error.read()
 
 
 class ServedTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.served = Served("--api-key", KEY)
+        cls.served = cls.enterClassContext(Server("--ctx", "2048", "--api-key", KEY))
         cls.playwright = sync_playwright().start()
+        cls.addClassCleanup(cls.playwright.stop)
         cls.browser = cls.playwright.chromium.launch(
             executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"),
             args=["--disable-dev-shm-usage", *(["--no-sandbox"] if os.getuid() == 0 else [])],
         )
+        cls.addClassCleanup(cls.browser.close)
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
-        cls.playwright.stop()
-        code, log = cls.served.stop()
-        assert code == 0, log
-        assert KEY not in log and "seven small" not in log, "the log holds a key or a prompt"
-
-    def test_files_are_those_of_the_tree(self):
-        for file in [*(ROOT / "web" / "assets").iterdir(), ROOT / "web" / "index.html"]:
-            path = "/" if file.name == "index.html" else f"/assets/{file.name}"
-            with self.subTest(path):
-                status, headers, body = self.served.get(path)
-                headers = {name.lower(): value for name, value in headers.items()}
-                self.assertEqual((status, body), (200, file.read_bytes()))
-                self.assertIn(
-                    {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}[
-                        file.suffix
-                    ],
-                    headers["content-type"],
-                )
-                self.assertEqual(headers["x-content-type-options"], "nosniff")
-                policy = dict(
-                    part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";")
-                )
-                self.assertEqual(
-                    (policy["default-src"], policy["script-src"], policy["style-src"], policy["frame-ancestors"]),
-                    ("'none'", "'self'", "'self'", "'none'"),
-                )
-                self.assertEqual(
-                    (policy["img-src"], policy["require-trusted-types-for"], policy["trusted-types"]),
-                    ("'self'", "'script'", "'none'"),
-                )
-                self.assertEqual(self.served.get(path, headers={"If-None-Match": headers["etag"]}.items())[0], 304)
-        for path in ("/assets/", "/assets/..%2findex.html", "/web/index.html", "/assets/nothing.js", "/package.json"):
-            self.assertEqual(self.served.get(path)[0], 401, path)
 
     def test_the_page_talks_to_a_model(self):
         context = self.browser.new_context(viewport={"width": 1280, "height": 860})
@@ -162,24 +92,10 @@ class ServedTest(unittest.TestCase):
         page.reload()
         expect(page.locator(".message.assistant")).to_have_count(2)
         self.assertEqual(faults, [])
-
-    def test_every_metric_that_is_read_is_exported(self):
-        self.served.get("/health")  # responses are counted from the first one on
-        status, _, text = self.served.get("/metrics", KEY)
-        self.assertEqual(status, 200)
-        exported = set(re.findall(r"^(pagoda_\w+)", text.decode(), re.M))
-        for file in ("deploy/grafana_dashboard.json", "deploy/prometheus_alerts.yml", "web/assets/live.js"):
-            read = set(re.findall(r"\bpagoda_\w+", (ROOT / file).read_text()))
-            self.assertGreater(len(read), 5, file)
-            missing = {name for name in read if name not in exported and f"{name}_bucket" not in exported}
-            self.assertEqual(missing, set(), file)
-        labels = set(re.findall(r'(\w+)="', text.decode()))
-        dashboard = json.loads((ROOT / "deploy/grafana_dashboard.json").read_text())
-        expressions = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", []))
-        read = set(re.findall(r"\{(\w+)=~", expressions)) | set(re.findall(r"by \((\w+)\)", expressions))
-        self.assertIn("model_name", read)
-        self.assertEqual(read - labels, set())
+        log = self.served.log()
+        self.assertNotIn(KEY, log)
+        self.assertNotIn("seven small", log)
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(verbosity=2)

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""The page's files as `pagoda serve` brings them, and what deploy/ and the page read of /metrics. Needs no browser; the
+program and model come from the environment, as for tests/server."""
+
+import json
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "server"))
+from serving import Server
+
+TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+KEY = "a key of this test"
+
+
+class Files(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.served = cls.enterClassContext(Server("--ctx", "256", "--api-key", KEY))
+
+    def test_files_are_those_of_the_tree(self):
+        for file in [*(ROOT / "web" / "assets").iterdir(), ROOT / "web" / "index.html"]:
+            path = "/" if file.name == "index.html" else f"/assets/{file.name}"
+            with self.subTest(path):
+                status, headers, body = self.served.get(path)
+                self.assertEqual((status, body), (200, file.read_bytes()))
+                self.assertTrue(headers["content-type"].startswith(TYPES[file.suffix]), headers["content-type"])
+                self.assertEqual(headers["x-content-type-options"], "nosniff")
+                policy = dict(
+                    part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";")
+                )
+                self.assertEqual(
+                    (policy["default-src"], policy["script-src"], policy["style-src"], policy["frame-ancestors"]),
+                    ("'none'", "'self'", "'self'", "'none'"),
+                )
+                self.assertEqual(
+                    (policy["img-src"], policy["require-trusted-types-for"], policy["trusted-types"]),
+                    ("'self'", "'script'", "'none'"),
+                )
+                self.assertEqual(self.served.get(path, headers={"If-None-Match": headers["etag"]})[0], 304)
+        for path in ("/assets/", "/assets/..%2findex.html", "/web/index.html", "/assets/nothing.js", "/package.json"):
+            self.assertEqual(self.served.get(path)[0], 401, path)
+
+    def test_every_metric_that_is_read_is_exported(self):
+        self.served.get("/health")  # responses are counted from the first one on
+        status, _, text = self.served.get("/metrics", headers={"Authorization": f"Bearer {KEY}"})
+        self.assertEqual(status, 200)
+        exported = set(re.findall(r"^(pagoda_\w+)", text.decode(), re.M))
+        for file in ("deploy/grafana_dashboard.json", "deploy/prometheus_alerts.yml", "web/assets/live.js"):
+            read = set(re.findall(r"\bpagoda_\w+", (ROOT / file).read_text()))
+            self.assertGreater(len(read), 5, file)
+            missing = {name for name in read if name not in exported and f"{name}_bucket" not in exported}
+            self.assertEqual(missing, set(), file)
+        labels = set(re.findall(r'(\w+)="', text.decode()))
+        dashboard = json.loads((ROOT / "deploy/grafana_dashboard.json").read_text())
+        expressions = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", []))
+        read = set(re.findall(r"\{(\w+)=~", expressions)) | set(re.findall(r"by \((\w+)\)", expressions))
+        self.assertIn("model_name", read)
+        self.assertEqual(read - labels, set())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
