@@ -5,12 +5,14 @@ program and model come from the environment, as for tests/server."""
 import json
 import pathlib
 import re
+import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "server"))
-from serving import Server
+from serving import PROGRAM, Server
 
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 KEY = "a key of this test"
@@ -60,6 +62,18 @@ class Files(unittest.TestCase):
         read = set(re.findall(r"\{(\w+)=~", expressions)) | set(re.findall(r"by \((\w+)\)", expressions))
         self.assertIn("model_name", read)
         self.assertEqual(read - labels, set())
+
+    def test_every_line_of_the_example_configuration_is_taken(self):
+        text = re.sub(r"^# (?=[a-z-]+ = )(?!tls-)", "", (ROOT / "deploy" / "serve.toml").read_text(), flags=re.M)
+        self.assertEqual(len(re.findall(r"^[a-z-]+ = ", text, re.M)), 7)
+        for more, code, sentence in (("", 3, "nothing.gguf"), ("max-runing = 1\n", 2, "max-runing")):
+            with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+                file.write(text + more)
+                file.flush()
+                command = [PROGRAM, "serve", "nothing.gguf", "--config", file.name, "--port", "0"]
+                done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(sentence, done.stderr)
 
 
 if __name__ == "__main__":
