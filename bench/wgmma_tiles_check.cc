@@ -3,84 +3,12 @@
 // (which wants rows, so that an engine with one copy of its weights has to unpack them first). Ends with 1 if a check
 // fails.
 //
-//   wgmma_tiles_check [check | time]
+//   wgmma_tiles_check [check | products | time]
 #include "device/cuda/blas.h"
-#include "gpu_bench.h"
-#include "kernels/linear/cuda_wgmma_tiles_plan.h"
-#include "kernels/rms_norm/cuda_rms_norm.h"
+#include "wgmma_tiles.h"
 
 namespace pagoda::bench {
 namespace {
-
-using kernels::CudaRmsNormParams;
-using kernels::WgmmaTilesParams;
-using kernels::WgmmaTilesPlan;
-using kernels::WgmmaTilesProblem;
-using kernels::WgmmaTilesShape;
-
-/// "128x256t2s1": rows of weights × rows of x of a block, turns of a stage, slices.
-std::string short_name(const WgmmaTilesShape& s) {
-  return pagoda::format("{}x{}t{}s{}", s.warpgroups * 64, s.block_tokens, s.stage_turns, s.splits);
-}
-std::string name_of(const WgmmaTilesShape& s) { return "\"shape\": \"" + short_name(s) + "\""; }
-
-class Products {
- public:
-  explicit Products(GpuBench& bench) : bench_(bench) {}
-
-  WgmmaTilesProblem problem(const WgmmaTilesParams& p, int epilogue) const {
-    WgmmaTilesProblem problem{.m = p.m, .k = p.k, .epilogue = epilogue, .may_split = epilogue == 1};
-    for (int i = 0; i < p.num_weights; ++i) problem.n[static_cast<std::size_t>(i)] = p.weights[i].n;
-    return problem;
-  }
-  device::CompileUnit unit(const WgmmaTilesShape& shape, int epilogue) const {
-    const WgmmaTilesProblem any{.m = 1, .n = {1, 1}, .k = 4096, .epilogue = epilogue, .may_split = epilogue == 1};
-    WgmmaTilesShape whole = shape;
-    whole.splits = 1;
-    return bench_.unit("kernels/linear/cuda_wgmma_tiles.cu", plan(any, whole).defines, "a");
-  }
-  /// Input as in `p.input` is set here.
-  void launch(const WgmmaTilesShape& shape, int epilogue, const void* input, std::int64_t stride,
-              const WgmmaTilesParams& params) {
-    WgmmaTilesParams p = params;
-    const WgmmaTilesPlan made = plan(problem(p, epilogue), shape);
-    p.input = kernels::map_wgmma_tiles_input(bench_.context().driver(), shape, input, p.m, p.k, stride);
-    for (int i = 0; i < p.num_weights; ++i) {
-      p.weight_maps[i] = kernels::map_wgmma_tiles_weight(bench_.context().driver(), shape, epilogue >= 3,
-                                                         p.weights[i].data, p.weights[i].n, p.k);
-    }
-    p.stages = made.stages;
-    p.splits = shape.splits;
-    const auto kernel = bench_.kernel<WgmmaTilesParams>(
-        bench_.unit("kernels/linear/cuda_wgmma_tiles.cu", made.defines, "a"), "wgmma_tiles");
-    kernel.allow_shared_bytes(made.shared_bytes);
-    kernel.launch(bench_.stream(),
-                  {.grid = {.x = made.blocks},
-                   .block = {.x = made.threads},
-                   .shared_bytes = made.shared_bytes,
-                   .programmatic = true},
-                  p);
-  }
-  device::CompileUnit norm_unit() const {
-    return bench_.unit("kernels/rms_norm/cuda_rms_norm.cu", {"THREADS=1024", "FLOAT_OUTPUT=0"});
-  }
-  void launch_norm(const CudaRmsNormParams& p, std::int64_t m) {
-    bench_.kernel<CudaRmsNormParams>(norm_unit(), "rms_norm")
-        .launch(bench_.stream(),
-                {.grid = {.x = static_cast<std::uint32_t>(m)},
-                 .block = {.x = 1024},
-                 .shared_bytes = static_cast<std::uint32_t>(p.hidden * 4),
-                 .programmatic = true},
-                p);
-  }
-
-  WgmmaTilesPlan plan(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape) const {
-    return kernels::plan_wgmma_tiles(problem, shape, bench_.num_sms(), bench_.context().caps().shared_bytes_per_block);
-  }
-
- private:
-  GpuBench& bench_;
-};
 
 struct Case {
   std::int64_t m, n, k;
@@ -264,16 +192,18 @@ void print_product(const Geometry& g, std::int64_t n, std::int64_t k, std::int64
   std::fflush(stdout);
 }
 
-/// A product of (m, k) and (n, k), alone, over copies of the weight that the second-level cache does not hold.
+/// A product of (m, k) and (n, k), alone, over copies of the weight that the second-level cache does not hold, long
+/// enough for the clocks that the power limit leaves: about 30 ms a replay. `x_zero`: of an input that costs no power.
 void time_product(GpuBench& bench, Products& products, const std::shared_ptr<const Blas>& blas, const Geometry& g,
-                  std::int64_t n, std::int64_t k, std::int64_t m, const std::vector<WgmmaTilesShape>& shapes,
-                  bool gated) {
+                  std::int64_t n, std::int64_t k, std::int64_t m, int epilogue,
+                  const std::vector<WgmmaTilesShape>& shapes, bool x_zero = false) {
   std::byte* const weights = bench.weights();
   std::mt19937 random(1);
   const std::int64_t some = std::min<std::int64_t>(m * k, 1 << 20);
-  Cutter memory(bench, (m * k + m * n) * 2 + (64 << 20));
+  Cutter memory(bench, (m * k + m * n * 2) * 2 + (40 << 20));
   auto* x = memory.take<std::uint16_t>(m * k);
-  const auto* piece = memory.upload(random_bf16(random, some));
+  const auto* piece =
+      memory.upload(x_zero ? std::vector<std::uint16_t>(static_cast<std::size_t>(some)) : random_bf16(random, some));
   for (std::int64_t i = 0; i < m * k; i += some) {
     const auto bytes = static_cast<std::size_t>(std::min(some, m * k - i) * 2);
     bench.context().driver().check(bench.context().api().copy_on_device_async(reinterpret_cast<DeviceAddress>(x + i),
@@ -281,52 +211,63 @@ void time_product(GpuBench& bench, Products& products, const std::shared_ptr<con
                                                                               bytes, bench.stream().handle()),
                                    "filling");
   }
-  auto* y = memory.take<std::uint16_t>(m * n);
+  auto* y = memory.take<float>(m * n);
   auto* workspace = memory.take<std::byte>(32 << 20);
-  const std::int64_t copies = std::max<std::int64_t>(2, (300 << 20) / (n * k * 2));
+  const std::int64_t distinct = std::min<std::int64_t>(std::max<std::int64_t>(2, (300 << 20) / (n * k * 2)),
+                                                       (std::int64_t{17} << 30) / (n * k * 2));
+  const std::int64_t times = std::max<std::int64_t>(
+      distinct,
+      static_cast<std::int64_t>(30e-3 * 700e12 / (2.0 * static_cast<double>(m) * static_cast<double>(n * k))));
   const auto each = [&](const Graph& graph) {
-    return static_cast<double>(bench.time_ms(graph, 5)) * 1e3 / static_cast<double>(copies);
+    return static_cast<double>(bench.time_ms(graph, 5)) * 1e3 / static_cast<double>(times);
   };
-  if (!gated) {
+  const char* const note = x_zero ? ", zeros" : "";
+  {
     const BlasPlan plan = must(BlasPlan::prepare(
         blas, {.m = m, .n = n, .k = k, .input_stride = k, .weight_stride = k, .output_stride = n}, 32 << 20));
     GraphCapture by_blas(bench.stream());
-    for (std::int64_t i = 0; i < copies; ++i) plan.launch(bench.stream(), x, weights + i * n * k * 2, y, workspace);
-    print_product(g, n, k, m, "\"by\": \"" + plan.algorithm() + "\"", each(by_blas.finish()));
+    for (std::int64_t i = 0; i < times; ++i) {
+      plan.launch(bench.stream(), x, weights + i % distinct * n * k * 2, y, workspace);
+    }
+    print_product(g, n, k, m, "\"by\": \"" + plan.algorithm() + note + "\"", each(by_blas.finish()));
   }
+  const bool gated = epilogue >= 3;
   for (const WgmmaTilesShape& shape : shapes) {
     GraphCapture capture(bench.stream());
-    for (std::int64_t i = 0; i < copies; ++i) {
+    for (std::int64_t i = 0; i < times; ++i) {
       WgmmaTilesParams p{};
-      std::byte* const mine = weights + i * n * k * 2;
+      std::byte* const mine = weights + i % distinct * n * k * 2;
       const std::int64_t rows = gated ? n / 2 : n;
       p.weights[0] = {mine, nullptr, y, rows, rows};
       p.weights[1] = {mine + rows * k * 2, nullptr, y, rows, rows};
       p.num_weights = gated ? 2 : 1;
       p.m = m;
       p.k = k;
-      products.launch(shape, gated ? 3 : 0, x, k, p);
+      p.scale = 1;
+      products.launch(shape, epilogue, x, k, p);
     }
-    print_product(
-        g, n, k, m,
-        std::string(gated ? "\"by\": \"wgmma_tiles, gated\", " : "\"by\": \"wgmma_tiles\", ") + name_of(shape),
-        each(capture.finish()));
+    static constexpr const char* kEpilogues[] = {"", ", float", ", residual", ", gated", ", gated"};
+    print_product(g, n, k, m,
+                  std::string("\"by\": \"wgmma_tiles") + kEpilogues[epilogue] + note + "\", " + name_of(shape),
+                  each(capture.finish()));
   }
 }
 
 int run(const std::string& what) {
   GpuBench bench;
   Products products(bench);
-  const std::vector<WgmmaTilesShape> checked = {{1, 16, 4},  {1, 64, 4}, {2, 128, 2}, {2, 256, 2},
-                                                {1, 256, 2}, {1, 48, 2}, {2, 96, 2},  {2, 32, 4}};
-  const std::vector<WgmmaTilesShape> large = {{2, 256, 2}, {2, 192, 2}, {2, 128, 2}};
+  const std::vector<WgmmaTilesShape> checked = {{1, 16, 4},        {1, 64, 4},        {2, 128, 2},     {2, 256, 2},
+                                                {1, 256, 2},       {1, 48, 2},        {2, 96, 2},      {2, 32, 4},
+                                                {2, 256, 2, 1, 2}, {2, 192, 2, 1, 2}, {1, 64, 4, 1, 2}};
+  const std::vector<WgmmaTilesShape> large = {
+      {2, 256, 2, 1, 1}, {2, 256, 2, 1, 2}, {2, 192, 2, 1, 1}, {2, 192, 2, 1, 2}};
   std::vector<device::CompileUnit> units = {products.norm_unit()};
-  if (what != "time") {
+  if (what.empty() || what == "check") {
     for (const auto& shape : checked) {
       for (const int epilogue : {0, 1, 2, 3, 4}) units.push_back(products.unit(shape, epilogue));
     }
   }
-  if (what != "check") {
+  if (what.empty() || what == "time") {
     for (const int tokens : {16, 32, 64, 128, 256}) {
       for (const WgmmaTilesShape& shape :
            {WgmmaTilesShape{1, tokens, 2}, WgmmaTilesShape{1, tokens, 4}, WgmmaTilesShape{2, tokens, 2}}) {
@@ -334,8 +275,10 @@ int run(const std::string& what) {
         for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
       }
     }
+  }
+  if (what != "check") {
     for (const auto& shape : large) {
-      for (const int epilogue : {0, 3}) units.push_back(products.unit(shape, epilogue));
+      for (const int epilogue : {0, 2, 3}) units.push_back(products.unit(shape, epilogue));
     }
   }
   std::sort(units.begin(), units.end());
@@ -343,7 +286,7 @@ int run(const std::string& what) {
   bench.compile(units);
   std::printf("compiled %zu units\n", units.size());
   bool good = true;
-  for (std::size_t i = 0; what != "time" && i < checked.size(); ++i) {
+  for (std::size_t i = 0; (what.empty() || what == "check") && i < checked.size(); ++i) {
     for (const Case& c : {Case{17, 100, 1208, 0}, Case{33, 516, 576, 1}, Case{1, 100, 200, 1}, Case{100, 2500, 1208, 2},
                           Case{257, 516, 1208, 0}, Case{257, 100, 576, 3}, Case{33, 2500, 200, 4},
                           Case{300, 72, 1208, 1, 4}, Case{33, 100, 200, 1, 3}, Case{70, 2500, 1208, 3}}) {
@@ -355,16 +298,16 @@ int run(const std::string& what) {
   if (what == "check") return good ? 0 : 1;
   const auto blas = must(Blas::load(bench.context_ptr()));
   const Geometry &four = kGeometries[1], &eight = kGeometries[2];
-  for (const std::int64_t m : {256, 2048}) {
-    time_product(bench, products, blas, eight, 2 * eight.ffn, eight.hidden, m, large, false);
-    time_product(bench, products, blas, eight, 2 * eight.ffn, eight.hidden, m, {large[0]}, true);
-    time_product(bench, products, blas, eight, eight.hidden, eight.ffn, m, large, false);
-    time_product(bench, products, blas, four, four.query + 2 * four.kv, four.hidden, m, large, false);
-    time_product(bench, products, blas, four, four.hidden, four.query, m, large, false);
+  for (const std::int64_t m : {2048, 4096, 512}) {
+    time_product(bench, products, blas, eight, 2 * eight.ffn, eight.hidden, m, 3, large);
+    if (m == 4096) continue;
+    time_product(bench, products, blas, eight, eight.hidden, eight.ffn, m, 2, large);
+    time_product(bench, products, blas, eight, eight.query + 2 * eight.kv, eight.hidden, m, 0, large);
+    time_product(bench, products, blas, eight, eight.hidden, eight.query, m, 2, large);
+    time_product(bench, products, blas, four, four.hidden, four.query, m, 2, large);
   }
-  for (const std::int64_t m : {1024, 4096}) {
-    time_product(bench, products, blas, eight, 2 * eight.ffn, eight.hidden, m, {large[0]}, false);
-  }
+  time_product(bench, products, blas, eight, 2 * eight.ffn, eight.hidden, 2048, 3, {large[0], large[1]}, true);
+  if (what == "products") return good ? 0 : 1;
   const AddressRange range = bench.memory(std::int64_t{512} << 20);
   bench.set_bytes(range, 0x3c);
   for (const std::int64_t m : {64, 16, 128, 256, 32}) {

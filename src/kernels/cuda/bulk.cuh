@@ -21,6 +21,32 @@ __device__ __forceinline__ void arrive(Barrier* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
+/// Arrives on the barrier that lies in the cluster's block `rank` where `barrier` lies in this one. What it says is that
+/// reads are done: an order for writes (release at the cluster's scope) would cost a fence of the whole device.
+__device__ __forceinline__ void arrive_in_cluster(Barrier* barrier, std::uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(rank)
+      : "memory");
+}
+
+/// __syncthreads of a cluster of kBlocks blocks; of one block that itself.
+template <int kBlocks>
+__device__ __forceinline__ void sync_cluster() {
+  if constexpr (kBlocks > 1) {
+    asm volatile(
+        "barrier.cluster.arrive.release.aligned;\n"
+        "barrier.cluster.wait.acquire.aligned;" ::
+            : "memory");
+  } else {
+    __syncthreads();
+  }
+}
+
 /// Arrives, and lets the phase also wait for so many bytes of bulk copies.
 __device__ __forceinline__ void arrive_expecting(Barrier* barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)

@@ -27,6 +27,23 @@ __device__ __forceinline__ std::uint32_t pack_f16(float low, float high) {
   return pair;
 }
 
+/// Arithmetic of pairs of bf16, rounded to nearest (sm_90).
+__device__ __forceinline__ std::uint32_t add_bf16x2(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t r;
+  asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+__device__ __forceinline__ std::uint32_t multiply_bf16x2(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t r;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+__device__ __forceinline__ std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t r;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}
+
 /// Two e4m3 bytes as binary16, exactly; the lower byte becomes the lower half.
 __device__ __forceinline__ std::uint32_t f16_of_e4m3(std::uint32_t bytes) {
   std::uint32_t pair;

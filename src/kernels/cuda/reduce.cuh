@@ -29,4 +29,15 @@ __device__ __forceinline__ float block_sum(float value, float* partial) {
   return total;
 }
 
+/// The same of the largest value, which is not negative.
+__device__ __forceinline__ float block_max(float value, float* partial) {
+  value = warp_max(value);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  float most = 0;
+  for (unsigned warp = 0; warp < (blockDim.x + 31) / 32; ++warp) most = fmaxf(most, partial[warp]);
+  __syncthreads();
+  return most;
+}
+
 }  // namespace pagoda

@@ -23,10 +23,27 @@ __device__ __forceinline__ void copy_box(std::uint32_t shared, const void* map, 
       : "memory");
 }
 
+/// As copy_box, into every block of the cluster at the same place, and onto the barrier there.
+template <int kBlocks>
+__device__ __forceinline__ void copy_box_to_all(std::uint32_t shared, const void* map, int x, int y, Barrier* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%2, %3}], [%4], %5;" ::"r"(shared),
+      "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier)), "h"(static_cast<std::uint16_t>((1 << kBlocks) - 1))
+      : "memory");
+}
+
 /// As of ptx.cuh, by the address in shared memory.
 __device__ __forceinline__ void load_matrix_x4(std::uint32_t (&tile)[4], std::uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(tile[0]), "=r"(tile[1]), "=r"(tile[2]), "=r"(tile[3])
+               : "r"(shared)
+               : "memory");
+}
+
+__device__ __forceinline__ void load_shared_vec16(std::uint32_t (&words)[4], std::uint32_t shared) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(shared)
                : "memory");
 }

@@ -132,13 +132,14 @@ class FewRows {
   std::vector<Part> parts_;
 };
 
-/// cuda_wgmma_tiles.cu: any number of rows, compute capability 9.0.
+/// cuda_wgmma_tiles.cu: any number of rows, compute capability 9.0. Weights as mma16, or all as mma_codes of one
+/// coding.
 class WgmmaTiles {
  public:
   static bool supports(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
-  /// `weights` as mma16, or without data if they get it at each launch.
+  /// `weights` without data if they get it at each launch.
   Status prepare(const CudaProductProblem& problem, const MmaRowsWeight (&weights)[kMaxLinearWeights],
                  device::cuda::CudaDevice& device);
   /// `mapped`: the weights are those of `prepare`.
@@ -146,15 +147,17 @@ class WgmmaTiles {
               device::cuda::CudaStream& stream) const;
 
  private:
+  struct Maps {
+    CopyMap weights[kMaxLinearWeights] = {}, scales[kMaxLinearWeights] = {};
+  };
   struct Bucket {
     std::int64_t most_rows = 0;
     WgmmaTilesProblem problem;
     WgmmaTilesPlan plan;
     device::cuda::Kernel<WgmmaTilesParams> kernel;
-    CopyMap weights[kMaxLinearWeights] = {};
+    Maps maps;
   };
-  void map_weights(const Bucket& bucket, const MmaRowsWeight (&weights)[kMaxLinearWeights],
-                   CopyMap (&maps)[kMaxLinearWeights]) const;
+  Maps map_weights(const Bucket& bucket, const MmaRowsWeight (&weights)[kMaxLinearWeights]) const;
 
   const device::cuda::Driver* driver_ = nullptr;
   std::vector<Bucket> buckets_;

@@ -11,9 +11,15 @@ namespace {
 constexpr std::array<std::int64_t, 16> kBuckets = {16,  32,  48,   64,   96,   128,  192,  256,
                                                    384, 512, 1024, 1536, 2048, 2304, 3072, 4096};
 
+bool has_codes(const CudaProductProblem& problem) { return problem.linear.weights[0].layout == &kMmaCodesLayout; }
+
 /// The product as it runs at `m` rows: slices of k leave sums of their own where a residual is added to.
 WgmmaTilesProblem problem_at(const CudaProductProblem& problem, std::int64_t m, bool may_split) {
   WgmmaTilesProblem tiles{.m = m, .n = {}, .k = problem.linear.k, .epilogue = static_cast<int>(problem.epilogue)};
+  if (has_codes(problem)) {
+    tiles.format = problem.linear.weights[0].format;
+    tiles.weights = wgmma_tiles_codes(*tiles.format->coding);
+  }
   for (int i = 0; i < problem.linear.num_weights; ++i)
     tiles.n[static_cast<std::size_t>(i)] = problem.linear.weights[i].n;
   if (may_split) {
@@ -81,22 +87,31 @@ Status WgmmaTiles::prepare(const CudaProductProblem& problem, const MmaRowsWeigh
   scale_ = problem.scale;
   for (const std::int64_t m : buckets(problem.linear.max_m)) {
     const Chosen chosen = choose_at(problem, m, device.caps());
-    Bucket bucket{.most_rows = m, .problem = chosen.problem, .plan = chosen.plan, .kernel = {}, .weights = {}};
+    Bucket bucket{.most_rows = m, .problem = chosen.problem, .plan = chosen.plan, .kernel = {}, .maps = {}};
     bucket.kernel = PAGODA_TRY(device.kernel<WgmmaTilesParams>(unit_of(chosen.plan, device.caps()), "wgmma_tiles"));
     bucket.kernel.allow_shared_bytes(chosen.plan.shared_bytes);
-    if (weights[0].data != nullptr) map_weights(bucket, weights, bucket.weights);
+    if (weights[0].data != nullptr) bucket.maps = map_weights(bucket, weights);
     if (chosen.plan.shape.splits > 1) PAGODA_TRY(sum_.prepare(problem, device));
     buckets_.push_back(std::move(bucket));
   }
   return Ok{};
 }
 
-void WgmmaTiles::map_weights(const Bucket& bucket, const MmaRowsWeight (&weights)[kMaxLinearWeights],
-                             CopyMap (&maps)[kMaxLinearWeights]) const {
+WgmmaTiles::Maps WgmmaTiles::map_weights(const Bucket& bucket,
+                                         const MmaRowsWeight (&weights)[kMaxLinearWeights]) const {
+  Maps maps;
+  const WgmmaTilesProblem& problem = bucket.problem;
   for (int i = 0; i < num_weights_; ++i) {
-    maps[i] =
-        map_wgmma_tiles_weight(*driver_, bucket.plan.shape, gated_, weights[i].data, weights[i].n, bucket.problem.k);
+    const MmaRowsWeight& weight = weights[i];
+    maps.weights[i] =
+        map_wgmma_tiles_weight(*driver_, problem.weights, bucket.plan.shape, gated_, weight.data, weight.n, problem.k);
+    if (problem.format == nullptr) continue;
+    const auto* scales = static_cast<const std::byte*>(weight.data) +
+                         mma_codes_scales_offset(*problem.format->coding, weight.n, problem.k);
+    maps.scales[i] =
+        map_wgmma_tiles_scales(*driver_, problem.weights, bucket.plan.shape, gated_, scales, weight.n, problem.k);
   }
+  return maps;
 }
 
 void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weights)[kMaxLinearWeights], bool mapped,
@@ -107,10 +122,12 @@ void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weigh
   WgmmaTilesProblem problem = bucket.problem;
   problem.m = args.m;
   WgmmaTilesParams params{};
-  params.input = map_wgmma_tiles_input(*driver_, shape, args.input, args.m, problem.k, args.input_stride);
+  params.input =
+      map_wgmma_tiles_input(*driver_, problem.weights, shape, args.input, args.m, problem.k, args.input_stride);
   std::copy(std::begin(weights), std::end(weights), std::begin(params.weights));
-  std::copy(std::begin(bucket.weights), std::end(bucket.weights), std::begin(params.weight_maps));
-  if (!mapped) map_weights(bucket, weights, params.weight_maps);
+  const Maps maps = mapped ? bucket.maps : map_weights(bucket, weights);
+  std::ranges::copy(maps.weights, params.weight_maps);
+  std::ranges::copy(maps.scales, params.scale_maps);
   set_outputs(params.weights, args);
   params.m = args.m;
   params.k = problem.k;
@@ -128,6 +145,7 @@ void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weigh
                        {.grid = {.x = wgmma_tiles_blocks(problem, shape, num_sms_)},
                         .block = {.x = bucket.plan.threads},
                         .shared_bytes = bucket.plan.shared_bytes,
+                        .cluster = static_cast<std::uint32_t>(shape.cluster),
                         .programmatic = mapped},  // weights are read before the wait: not those just decoded
                        params);
   if (shape.splits > 1) sum_.launch(args, n, shape.splits, stream);

@@ -11,21 +11,30 @@
 // 14336. Constants: WARPGROUPS (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (32 columns each:
 // 2, 4), EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4 GELU-gated).
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/register_products.cuh"
 #include "kernels/cuda/vector.cuh"
-#include "kernels/linear/cuda_wgmma_tiles.h"
+#include "kernels/linear/cuda_wgmma_fragments.cuh"
 
 namespace pagoda::kernels {
 
 constexpr bool kGated = EPILOGUE >= 3;
 constexpr bool kFloat = EPILOGUE == 1 || EPILOGUE == 2;
+constexpr bool kFp8 = WEIGHTS == 1;
+#if WEIGHTS == 2
+constexpr WgmmaTilesWeights kWeights = wgmma_tiles_codes(kCoding);
+#else
+constexpr WgmmaTilesWeights kWeights = kFp8 ? kWgmmaE4m3 : kWgmmaBf16;
+#endif
+constexpr WgmmaTilesStage kStage = wgmma_tiles_stage(kWeights, WARPGROUPS, BLOCK_TOKENS, STAGE_TURNS, kGated);
+constexpr int kBoxColumns = 128 / kWeights.input_bytes;  // of x
+constexpr int kBoxes = STAGE_TURNS * kWeights.turn_columns / kBoxColumns;
 constexpr int kWarps = WARPGROUPS * 4;
 constexpr int kBoxTiles = static_cast<int>(wgmma_tiles_box_tiles(WARPGROUPS, kGated));  // of 16 rows, of each weight
-constexpr int kTileBytes = STAGE_TURNS * 1024;
-constexpr int kWeightBytes = kWarps * kTileBytes;
-constexpr int kBoxBytes = BLOCK_TOKENS * 128;  // 64 columns of x
-constexpr int kInputBytes = STAGE_TURNS / 2 * kBoxBytes;
-constexpr int kStageBytes = kWeightBytes + kInputBytes;
+constexpr int kTurnLines = WEIGHTS == 0 ? 8 : 1;  // along the map's second dimension
+constexpr int kSpanTurns = kStage.spans > 0 ? kWeights.span_columns / kWeights.turn_columns : 1;
+constexpr int kTileBytes = STAGE_TURNS * kWeights.turn_bytes;
+constexpr int kBoxBytes = BLOCK_TOKENS * 128;
+constexpr int kArriving = kStage.scales + kBoxTiles * kStage.spans * kWeights.span_bytes * (kGated ? 2 : 1);  // bytes
+constexpr int kFetchedTokens = BLOCK_TOKENS / CLUSTER;  // rows of x that a block fetches, for all of its cluster
 constexpr int kMaxStages = 32;
 constexpr int kRun = kGated ? 32 : 64;  // neighbouring columns of y that a warpgroup makes
 constexpr int kElementBytes = kFloat ? 4 : 2;
@@ -33,15 +42,26 @@ constexpr int kPieceTokens = static_cast<int>(wgmma_tiles_piece_tokens(BLOCK_TOK
 constexpr int kPieceStride = kRun * kElementBytes + 16;  // bytes: eight rows touch all banks
 constexpr int kPieceBytes = kPieceTokens * (64 * 4 + 16);
 constexpr int kSums = BLOCK_TOKENS / 2;
-constexpr bool kRaise = WARPGROUPS > 1 && BLOCK_TOKENS > 128;  // registers of the feeding warpgroup go to the others
-constexpr int kThreads = static_cast<int>(wgmma_tiles_threads(WARPGROUPS, BLOCK_TOKENS));
-static_assert(STAGE_TURNS % 2 == 0 && BLOCK_TOKENS % 16 == 0);
+constexpr int kThreads = static_cast<int>(wgmma_tiles_threads(kWeights, WARPGROUPS, BLOCK_TOKENS));
+constexpr bool kRaise = kThreads % 128 == 0;      // registers of the feeding warpgroup go to the others
+constexpr int kGroupTiles = 2048 / BLOCK_TOKENS;  // tiles of rows of x that share the second-level cache
+static_assert(STAGE_TURNS * kWeights.turn_columns % kBoxColumns == 0 && BLOCK_TOKENS % 16 == 0 &&
+              kFetchedTokens % 8 == 0);
+
+constexpr FragmentShape kFragments{kGated, kBoxTiles, STAGE_TURNS, kStage};
+using Source = WeightFragments<kFragments>;
 
 struct Shared {
   Barrier full[kMaxStages], empty[kMaxStages];
 };
 
-/// What a block makes in one go: tiles of weights from `tile` on, rows of x from `token` on, a slice of k.
+/// The block's number in its cluster, and the cluster's in the grid.
+__device__ __forceinline__ int cluster_rank() { return CLUSTER > 1 ? static_cast<int>(blockIdx.x) % CLUSTER : 0; }
+__device__ __forceinline__ int cluster_index() { return static_cast<int>(blockIdx.x) / CLUSTER; }
+__device__ __forceinline__ int num_clusters() { return static_cast<int>(gridDim.x) / CLUSTER; }
+
+/// What a block makes in one go: tiles of weights from `tile` on, rows of x from `token` on, a slice of k. Blocks of a
+/// cluster take neighbouring tiles of weights and the same rows of x.
 struct Unit {
   int weight;  // of a gated unit 0, and 1 beside it
   int tile;    // of 16 rows within the weight
@@ -49,35 +69,39 @@ struct Unit {
   int slice, begin, stages;  // `begin` in turns of 32 columns
 };
 
-/// The units of a launch.
+/// The units of a launch. Of many rows of x, some at a time meet all weights.
 struct Schedule {
-  int units, token_tiles, splits;
+  int units, blocks, token_tiles, splits;
   int all_turns, slice_turns;
 
   __device__ __forceinline__ explicit Schedule(const WgmmaTilesParams& p) {
-    int blocks = 0;
+    blocks = 0;
     for (int i = 0; i < (kGated ? 1 : p.num_weights); ++i) blocks += num_blocks(p, i);
     token_tiles = static_cast<int>((p.m + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
     splits = p.splits;
     units = blocks * splits * token_tiles;
-    all_turns = static_cast<int>((p.k + 31) / 32);
+    all_turns = static_cast<int>((p.k + kWeights.turn_columns - 1) / kWeights.turn_columns);
     slice_turns = ((all_turns + splits - 1) / splits + STAGE_TURNS - 1) / STAGE_TURNS * STAGE_TURNS;
   }
   __device__ __forceinline__ static int num_blocks(const WgmmaTilesParams& p, int weight) {
-    return static_cast<int>((p.weights[weight].n + kBoxTiles * 16 - 1) / (kBoxTiles * 16));
+    constexpr int kRows = CLUSTER * kBoxTiles * 16;
+    return static_cast<int>((p.weights[weight].n + kRows - 1) / kRows);
   }
   __device__ __forceinline__ Unit unit(const WgmmaTilesParams& p, int index) const {
-    const int slice = index / token_tiles % splits;
+    const int group = index / (blocks * splits * kGroupTiles);
+    const int in_group = index - group * blocks * splits * kGroupTiles;
+    const int tiles = min(kGroupTiles, token_tiles - group * kGroupTiles);
+    const int slice = in_group / tiles % splits;
     const int begin = min(slice * slice_turns, all_turns);
-    int block = index / (token_tiles * splits);
+    int block = in_group / (tiles * splits);
     int weight = 0;
     while (weight + 1 < (kGated ? 1 : p.num_weights) && block >= num_blocks(p, weight)) {
       block -= num_blocks(p, weight);
       ++weight;
     }
     return {weight,
-            block * kBoxTiles,
-            index % token_tiles * BLOCK_TOKENS,
+            (block * CLUSTER + cluster_rank()) * kBoxTiles,
+            (group * kGroupTiles + in_group % tiles) * BLOCK_TOKENS,
             slice,
             begin,
             (min(slice_turns, all_turns - begin) + STAGE_TURNS - 1) / STAGE_TURNS};
@@ -107,12 +131,12 @@ struct Walk {
     while (index < schedule.units) {
       unit = schedule.unit(p, index);
       if (unit.stages > 0) break;
-      index += gridDim.x;
+      index += num_clusters();
     }
   }
   __device__ __forceinline__ void advance(const WgmmaTilesParams& p, const Schedule& schedule) {
     if (++stage < unit.stages) return;
-    index += gridDim.x;
+    index += num_clusters();
     enter(p, schedule);
   }
 };
@@ -121,26 +145,36 @@ struct Walk {
 __device__ __forceinline__ void feed(const WgmmaTilesParams& p, const Schedule& schedule, Shared& s,
                                      std::uint32_t ring) {
   const auto fetch_weights = [&](const Walk& walk, int slot) {
-    arrive_expecting(&s.full[slot], kStageBytes);
+    arrive_expecting(&s.full[slot], kArriving);
     const int turn = walk.unit.begin + walk.stage * STAGE_TURNS;
-    const std::uint32_t to = ring + slot * kStageBytes;
+    const std::uint32_t to = ring + slot * kStage.bytes;
 #pragma unroll
     for (int i = 0; i < (kGated ? 2 : 1); ++i) {
-      copy_box(to + i * kBoxTiles * kTileBytes, &p.weight_maps[kGated ? i : walk.unit.weight], 0, turn, walk.unit.tile,
-               &s.full[slot]);
+      const int which = kGated ? i : walk.unit.weight;
+      copy_box(to + kStage.weights + i * kBoxTiles * kTileBytes, &p.weight_maps[which], 0, turn * kTurnLines,
+               walk.unit.tile, &s.full[slot]);
+      if constexpr (kStage.spans > 0) {
+        copy_box(to + kStage.scales + i * kStage.scale_bytes, &p.scale_maps[which], 0, turn / kSpanTurns,
+                 walk.unit.tile, &s.full[slot]);
+      }
     }
   };
   const auto fetch_input = [&](const Walk& walk, int slot) {
-    const std::uint32_t to = ring + slot * kStageBytes + kWeightBytes;
-    const int column = (walk.unit.begin + walk.stage * STAGE_TURNS) * 32;
+    const std::uint32_t to = ring + slot * kStage.bytes + cluster_rank() * kFetchedTokens * 128;
+    const int column = (walk.unit.begin + walk.stage * STAGE_TURNS) * kWeights.turn_columns;
+    const int token = walk.unit.token + cluster_rank() * kFetchedTokens;
 #pragma unroll
-    for (int i = 0; i < STAGE_TURNS / 2; ++i) {
-      copy_box(to + i * kBoxBytes, &p.input, column + i * 64, walk.unit.token, &s.full[slot]);
+    for (int i = 0; i < kBoxes; ++i) {
+      if constexpr (CLUSTER > 1) {
+        copy_box_to_all<CLUSTER>(to + i * kBoxBytes, &p.input, column + i * kBoxColumns, token, &s.full[slot]);
+      } else {
+        copy_box(to + i * kBoxBytes, &p.input, column + i * kBoxColumns, token, &s.full[slot]);
+      }
     }
   };
 
   // The ring has room for so many stages' weights before anything is waited for.
-  Walk weights{static_cast<int>(blockIdx.x), {}, 0};
+  Walk weights{cluster_index(), {}, 0};
   weights.enter(p, schedule);
   Walk input = weights;
   Cursor at{0, 1};
@@ -162,39 +196,7 @@ __device__ __forceinline__ void feed(const WgmmaTilesParams& p, const Schedule& 
   }
 }
 
-__device__ __forceinline__ float gate_activation(float gate) {
-  return EPILOGUE == 3 ? silu(gate) : gelu_tanh(gate);
-}
-
-/// A of two products of 16 columns each.
-using Fragments = std::uint32_t[2][4];
-
-/// Four chunks of 8 columns of the lane's row from 8 rows of 64 bytes; `place` is what the lane asks ldmatrix for.
-__device__ __forceinline__ void load_half(std::uint32_t (&chunk)[4], std::uint32_t place) {
-  load_matrix_x4(chunk, place);
-  const int shift = threadIdx.x / 8 % 4;  // register i has chunk i ^ shift of the lane's row
-  const bool odd = shift & 1, high = shift & 2;
-  const std::uint32_t a = odd ? chunk[1] : chunk[0], b = odd ? chunk[0] : chunk[1];
-  const std::uint32_t c = odd ? chunk[3] : chunk[2], d = odd ? chunk[2] : chunk[3];
-  chunk[0] = high ? c : a;
-  chunk[1] = high ? d : b;
-  chunk[2] = high ? a : c;
-  chunk[3] = high ? b : d;
-}
-
-/// A of a turn: 16 rows (or 8 of gate and 8 of up), 32 columns.
-__device__ __forceinline__ void load_turn(Fragments& a, std::uint32_t top, std::uint32_t bottom) {
-  std::uint32_t upper[4], lower[4];
-  load_half(upper, top);
-  load_half(lower, bottom);
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    a[i][0] = upper[2 * i];
-    a[i][1] = lower[2 * i];
-    a[i][2] = upper[2 * i + 1];
-    a[i][3] = lower[2 * i + 1];
-  }
-}
+__device__ __forceinline__ float gate_activation(float gate) { return EPILOGUE == 3 ? silu(gate) : gelu_tanh(gate); }
 
 /// A warpgroup's sums to y, by way of shared memory, so that neighbouring threads write neighbouring columns.
 __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const Unit& unit, const float (&d)[kSums],
@@ -213,6 +215,21 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     const std::int64_t row = origin + warp * (kGated ? 8 : 16) + (kGated ? 0 : i * 8) + group;
     if (from != nullptr && row < weight.n && unit.slice == 0) bias[i] = from[row];
   }
+  const auto sums = [&](int tile) {  // of 8 rows of x: rows of weights × the thread's two rows of x, with bias
+    const float* from = d + tile * 4;
+    float scale[2] = {1, 1};
+    if constexpr (kFp8) {
+      const std::int64_t token = std::int64_t{unit.token} + tile * 8 + quad * 2;
+      if (token < p.m) scale[0] = p.input_scales[token];
+      if (token + 1 < p.m) scale[1] = p.input_scales[token + 1];
+    }
+    float4 y;
+    y.x = kFp8 ? fmaf(from[0], scale[0], bias[0]) : from[0] + bias[0];
+    y.y = kFp8 ? fmaf(from[1], scale[1], bias[0]) : from[1] + bias[0];
+    y.z = kFp8 ? fmaf(from[2], scale[0], bias[1]) : from[2] + bias[1];
+    y.w = kFp8 ? fmaf(from[3], scale[1], bias[1]) : from[3] + bias[1];
+    return y;
+  };
   // Which 16 bytes of a row of y this thread writes.
   constexpr int kChunk = 16 / kElementBytes;
   constexpr int kChunks = kRun / kChunk;  // of a row: 8, 4 or 16
@@ -222,19 +239,36 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
   const bool whole = n + kChunk <= weight.n && weight.output_stride % kChunk == 0 &&
                      reinterpret_cast<std::uint64_t>(weight.output) % 16 == 0 &&
                      (EPILOGUE != 1 || p.split_stride % kChunk == 0);
+  // What a residual unit adds to, a piece ahead where there are registers for it.
+  constexpr int kFetched = kRaise ? 2 : 1;
+  constexpr int kRowsOfThread = (kPieceTokens + kRowsAtOnce - 1) / kRowsAtOnce;
+  float4 before[kFetched][kRowsOfThread];
+  const auto fetch = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < kRowsOfThread; ++i) {
+      const int row = i * kRowsAtOnce + member / kChunks;
+      const std::int64_t token = std::int64_t{unit.token} + first + row;
+      if (!whole || row >= kPieceTokens || token >= p.m) continue;
+      const float* from = static_cast<const float*>(weight.output) + token * weight.output_stride + n;
+      before[first / kPieceTokens % kFetched][i] = *reinterpret_cast<const float4*>(from);
+    }
+  };
+  if constexpr (EPILOGUE == 2 && kFetched > 1) fetch(0);
 #pragma unroll
   for (int first = 0; first < BLOCK_TOKENS; first += kPieceTokens) {
     if (unit.token + first >= p.m) break;
+    constexpr int kLater = (kFetched - 1) * kPieceTokens;
+    if (EPILOGUE == 2 && first + kLater < BLOCK_TOKENS) fetch(first + kLater);
     __syncwarp();
     sync_threads(1 + warp / 4, 128);  // the piece before has left
     if constexpr (kFloat) {
 #pragma unroll
       for (int t = 0; t < kPieceTokens / 8; ++t) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          char* row = piece + (t * 8 + quad * 2 + e % 2) * kPieceStride;
-          reinterpret_cast<float*>(row)[warp % 4 * 16 + e / 2 * 8 + group] = d[(first / 8 + t) * 4 + e] + bias[e / 2];
-        }
+        const float4 y = sums(first / 8 + t);
+        float* row = reinterpret_cast<float*>(piece + (t * 8 + quad * 2) * kPieceStride) + warp % 4 * 16 + group;
+        row[0] = y.x, row[8] = y.z;
+        row += kPieceStride / 4;
+        row[0] = y.y, row[8] = y.w;
       }
     } else if constexpr (kGated) {
 #pragma unroll
@@ -243,9 +277,8 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
         std::uint32_t tile[4];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          const float* from = d + (first / 8 + t + i) * 4;
-          tile[i] = pack_bf16(gate_activation(from[0] + bias[0]) * (from[2] + bias[1]),
-                              gate_activation(from[1] + bias[0]) * (from[3] + bias[1]));
+          const float4 y = sums(first / 8 + t + i);
+          tile[i] = pack_bf16(gate_activation(y.x) * y.z, gate_activation(y.y) * y.w);
         }
         char* row = piece + (t * 8 + lane % 16) * kPieceStride + warp % 4 * 16;
         store_matrix_x2_transposed(row, tile[0], tile[1]);
@@ -255,9 +288,10 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
       for (int t = 0; t < kPieceTokens / 8; t += 2) {
         std::uint32_t tile[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {  // upper and lower 8 columns of y, of two times 8 rows
-          const float* from = d + (first / 8 + t + i / 2) * 4 + i % 2 * 2;
-          tile[i] = pack_bf16(from[0] + bias[i % 2], from[1] + bias[i % 2]);
+        for (int i = 0; i < 2; ++i) {  // upper and lower 8 columns of y, of two times 8 rows
+          const float4 y = sums(first / 8 + t + i);
+          tile[2 * i] = pack_bf16(y.x, y.y);
+          tile[2 * i + 1] = pack_bf16(y.z, y.w);
         }
         char* row = piece + ((t + lane / 16) * 8 + lane % 8) * kPieceStride + warp % 4 * 32 + lane / 8 % 2 * 16;
         store_matrix_x4_transposed(row, tile);
@@ -266,8 +300,8 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     sync_threads(1 + warp / 4, 128);
     if (n >= weight.n) continue;
 #pragma unroll
-    for (int i = 0; i < kPieceTokens; i += kRowsAtOnce) {
-      const int row = i + member / kChunks;
+    for (int i = 0; i < kRowsOfThread; ++i) {
+      const int row = i * kRowsAtOnce + member / kChunks;
       const std::int64_t token = std::int64_t{unit.token} + first + row;
       if (row >= kPieceTokens || token >= p.m) continue;
       const char* from = piece + row * kPieceStride + column * kElementBytes;
@@ -278,7 +312,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
         if (whole) {
           float4 y = v;
           if constexpr (EPILOGUE == 2) {
-            y = *reinterpret_cast<const float4*>(to);
+            y = before[first / kPieceTokens % kFetched][i];
             y.x = fmaf(p.scale, v.x, y.x), y.y = fmaf(p.scale, v.y, y.y);
             y.z = fmaf(p.scale, v.z, y.z), y.w = fmaf(p.scale, v.w, y.w);
           }
@@ -307,56 +341,100 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
 }
 
 /// A multiplying warp's whole work.
-__device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedule& schedule, Shared& s,
-                                        std::uint32_t ring, char* pieces) {
+__device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedule& schedule, Shared& s, char* ring,
+                                        char* pieces) {
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  // ldmatrix: lane 8j + r asks for a chunk of row r, such that the eight rows' chunks lie in different banks.
-  const int chunk = (lane / 8 ^ lane / 2 % 4) % 4;
-  const std::uint32_t mine =
-      ring + lane % 8 * 64 + chunk * 16 + (kGated ? warp / 2 * kTileBytes + warp % 2 * 512 : warp * kTileBytes);
-  constexpr int kBottom = kGated ? kBoxTiles * kTileBytes : 512;
-  const std::uint64_t input = operand(ring + kWeightBytes, 16);
+  const Source source(ring, warp, lane);
+  const std::uint64_t input = operand(shared_address(ring), 16);
   float d[kSums];
   Cursor at{0, 0};
-  int before = -1;  // the slot whose products may still run
-  const auto leave = [&](int slot) {
-    if (lane == 0) arrive(&s.empty[slot]);
+  int before = -1;                    // the slot whose products may still run
+  const auto leave = [&](int slot) {  // whoever fetches x into it
+    if constexpr (CLUSTER > 1) {
+      if (lane < CLUSTER) arrive_in_cluster(&s.empty[slot], lane);
+    } else {
+      if (lane == 0) arrive(&s.empty[slot]);
+    }
   };
-  for (int index = blockIdx.x; index < schedule.units; index += gridDim.x) {
+  for (int index = cluster_index(); index < schedule.units; index += num_clusters()) {
     const Unit unit = schedule.unit(p, index);
-    const auto step = [&](Fragments(&a)[STAGE_TURNS], bool first) {
+    const auto load = [&](Source::Turn(&a)[STAGE_TURNS], int stage) {
       wait_barrier(&s.full[at.slot], at.parity);
-      const std::uint32_t offset = at.slot * kStageBytes;
 #pragma unroll
       for (int i = 0; i < STAGE_TURNS; ++i) {
-        load_turn(a[i], mine + offset + i * 1024, mine + offset + i * 1024 + kBottom);
+        source.load(a[i], at.slot * kStage.bytes, i, unit.begin + stage * STAGE_TURNS + i);
       }
+    };
+    const auto multiply = [&](float* sums, const Source::Turn(&a)[STAGE_TURNS], bool add) {
       begin_products();
-      const std::uint64_t b = input + offset / 16;
+      const std::uint64_t b = input + at.slot * kStage.bytes / 16;
 #pragma unroll
       for (int i = 0; i < STAGE_TURNS; ++i) {
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          multiply_add<BLOCK_TOKENS>(d, a[i][j], b + i / 2 * (kBoxBytes / 16) + i % 2 * 4 + j * 2, !first || i + j > 0);
+        for (int j = 0; j < Source::kSteps; ++j) {
+          constexpr int kBoxSteps = 4;
+          const int number = i * Source::kSteps + j;
+          const std::uint64_t columns = b + number / kBoxSteps * (kBoxBytes / 16) + number % kBoxSteps * 2;
+          Source::multiply<BLOCK_TOKENS>(sums, a[i][j], columns, add || number > 0);
         }
       }
       commit_products();
-      wait_products<1>();
-      if (before >= 0) leave(before);
-      before = at.slot;
-      at.advance(p.stages);
     };
-    Fragments even[STAGE_TURNS], odd[STAGE_TURNS];
+    Source::Turn even[STAGE_TURNS], odd[STAGE_TURNS];
     int stage = 0;
-    for (; stage + 1 < unit.stages; stage += 2) {
-      step(even, stage == 0);
-      step(odd, false);
+#if WEIGHTS == 1
+    {
+      float part[kSums], scales[2][2];
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) d[i] = 0;
+      const auto fold = [&](const float(&scale)[2]) {
+        wait_products<0>();
+        hold(part);
+        if (before < 0) return;
+        leave(before);
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) d[i] = fmaf(part[i], scale[i % 4 / 2], d[i]);
+      };
+      const auto step = [&](Source::Turn(&a)[STAGE_TURNS], int number, float(&scale)[2], const float(&last)[2]) {
+        load(a, number);
+        source.load_scales(scale, at.slot * kStage.bytes);
+        fold(last);
+        multiply(part, a, false);
+        before = at.slot;
+        at.advance(p.stages);
+      };
+      for (; stage + 1 < unit.stages; stage += 2) {
+        step(even, stage, scales[0], scales[1]);
+        step(odd, stage + 1, scales[1], scales[0]);
+      }
+      if (stage < unit.stages) {
+        step(even, stage, scales[0], scales[1]);
+        fold(scales[0]);
+      } else {
+        fold(scales[1]);
+      }
     }
-    if (stage < unit.stages) step(even, stage == 0);
-    wait_products<0>();
-    hold(d);
-    if (before >= 0) leave(before);
+#else
+    {
+      const auto step = [&](Source::Turn(&a)[STAGE_TURNS], int number) {
+        load(a, number);
+        multiply(d, a, number > 0);
+        wait_products<1>();
+        if (before >= 0) leave(before);
+        before = at.slot;
+        at.advance(p.stages);
+      };
+      for (; stage + 1 < unit.stages; stage += 2) {
+        step(even, stage);
+        step(odd, stage + 1);
+      }
+      if (stage < unit.stages) step(even, stage);
+      wait_products<0>();
+      hold(d);
+      if (before >= 0) leave(before);
+    }
+#endif
     before = -1;
     if (unit.stages <= 0) {
 #pragma unroll
@@ -375,25 +453,26 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) wgmma_tiles(const __gr
   extern __shared__ char shared[];  // the ring, outputs on their way
   __shared__ Shared s;
   const std::uint32_t padding = (1024 - shared_address(shared) % 1024) % 1024;
-  const std::uint32_t ring = shared_address(shared) + padding;
+  char* const ring = shared + padding;
   if (threadIdx.x == 0) {
     for (int i = 0; i < p.stages; ++i) {
       init_barrier(&s.full[i], 1);
-      init_barrier(&s.empty[i], kWarps);
+      init_barrier(&s.empty[i], kWarps * CLUSTER);
     }
     publish_barriers();
   }
   release_consumers();
-  __syncthreads();
+  sync_cluster<CLUSTER>();
   const Schedule schedule(p);
   if (threadIdx.x >= kWarps * 32) {
     if constexpr (kRaise) drop_registers<40>();
-    if (threadIdx.x == kWarps * 32) feed(p, schedule, s, ring);
+    if (threadIdx.x == kWarps * 32) feed(p, schedule, s, shared_address(ring));
     __syncwarp();
     wait_for_producers();
   } else {
     if constexpr (kRaise) raise_registers<232>();
     wait_for_producers();
-    consume(p, schedule, s, ring, shared + padding + p.stages * kStageBytes);
+    consume(p, schedule, s, ring, ring + p.stages * kStage.bytes);
   }
+  if constexpr (CLUSTER > 1) sync_cluster<CLUSTER>();  // others of the cluster may still write here
 }

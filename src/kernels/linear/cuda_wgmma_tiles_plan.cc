@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 #include "base/format.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/linear/cuda_quantize_e4m3.h"
 
 namespace pagoda::kernels {
 namespace {
@@ -18,31 +20,67 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b
 
 bool is_gated(const WgmmaTilesProblem& problem) { return problem.epilogue >= 3; }
 
-/// Pieces of work that blocks take in turn.
+/// Pieces of work that clusters of blocks take in turn.
 std::int64_t num_units(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape) {
-  const std::int64_t rows = wgmma_tiles_box_tiles(shape.warpgroups, is_gated(problem)) * 16;
+  const std::int64_t rows = wgmma_tiles_box_tiles(shape.warpgroups, is_gated(problem)) * 16 * shape.cluster;
   std::int64_t blocks = 0;
   for (std::size_t i = 0; i < (is_gated(problem) ? 1 : problem.n.size()); ++i) blocks += divide_up(problem.n[i], rows);
   return blocks * divide_up(problem.m, shape.block_tokens) * shape.splits;
 }
 
-/// Cycles that a launch takes, fitted to an H200: what the products of 64 columns cost a block, or its share of the
-/// memory's bandwidth; what a unit costs besides; what slices cost who adds them.
-std::int64_t cycles(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms) {
-  const std::int64_t multiply = shape.warpgroups == 2 ? 4 * shape.block_tokens + 190
-                                                      : 2 * shape.block_tokens + (shape.stage_turns == 4 ? 300 : 470);
-  const std::int64_t read = shape.warpgroups * 64 * 128 * num_sms / 2580;
-  const std::int64_t stages = divide_up(divide_up(problem.k, shape.splits), 32 * shape.stage_turns);
-  const std::int64_t unit = stages * shape.stage_turns / 2 * std::max(multiply, read) + 1500;
-  const std::int64_t sums = shape.splits > 1 ? shape.splits * problem.m * problem.n[0] * 8 / 2900 : 0;
-  return divide_up(num_units(problem, shape), num_sms) * unit + sums;
+enum class Kind { kBf16, kE4m3, kCodes };
+
+Kind kind_of(const WgmmaTilesProblem& problem) {
+  if (problem.weights == kWgmmaBf16) return Kind::kBf16;
+  return problem.weights == kWgmmaE4m3 ? Kind::kE4m3 : Kind::kCodes;
 }
 
-/// The block's rows of x: all of m if they fit; else what cuts m.
-std::vector<int> block_tokens(std::int64_t m) {
-  if (m > kBlockTokens[std::size(kBlockTokens) - 1]) return {128, 192, 256};
+/// Cycles of a block for 64 columns: products, or what makes fragments of codes while products run.
+std::int64_t multiply_cycles(Kind kind, const WgmmaTilesShape& shape) {
+  const std::int64_t tokens = shape.block_tokens;
+  if (kind == Kind::kE4m3) return shape.warpgroups == 2 ? 2 * tokens + 190 : tokens + 300;
+  const std::int64_t codes = kind == Kind::kCodes ? (shape.warpgroups == 2 ? 600 : 400) : 0;
+  const bool short_stage = kind == Kind::kBf16 && shape.stage_turns < 4;
+  return std::max(codes, shape.warpgroups == 2 ? 4 * tokens + 190 : 2 * tokens + (short_stage ? 470 : 300));
+}
+
+/// Cycles that a launch takes, fitted to an H200: what 64 columns cost a block, or its share of the memory's bandwidth;
+/// what a unit costs besides; what slices cost who adds them.
+std::int64_t cycles(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms) {
+  const WgmmaTilesWeights& weights = problem.weights;
+  const std::int64_t read = shape.warpgroups * 4 * weights.turn_bytes * 64 / weights.turn_columns * num_sms / 2580;
+  const std::int64_t columns = std::int64_t{weights.turn_columns} * shape.stage_turns;
+  const std::int64_t stages = divide_up(divide_up(problem.k, shape.splits), columns);
+  const std::int64_t unit = stages * columns / 64 * std::max(multiply_cycles(kind_of(problem), shape), read) + 1500;
+  const std::int64_t sums = shape.splits > 1 ? shape.splits * problem.m * problem.n[0] * 8 / 2900 : 0;
+  return divide_up(num_units(problem, shape), num_sms / shape.cluster) * unit + sums;
+}
+
+/// The block's rows of x: all of m if they fit; else what cuts m. Products of e4m3 have two sets of sums. Codes have
+/// few sizes, since each format has kernels of its own.
+std::vector<int> block_tokens(Kind kind, std::int64_t m) {
+  if (kind == Kind::kE4m3 && m > 128) return {128};
+  if (kind == Kind::kCodes) return {m <= 64 ? 64 : m <= 128 ? 128 : 256};
+  if (m > 256) return {128, 192, 256};
   const int all = *std::ranges::find_if(kBlockTokens, [&](int tokens) { return tokens >= m; });
   return all == 256 ? std::vector<int>{128, 256} : std::vector<int>{all};
+}
+
+/// Warpgroups, turns of a stage. Larger blocks first: they win where it is all the same, since they read x less often.
+std::vector<WgmmaTilesShape> shapes_for(Kind kind, int tokens, std::int64_t m) {
+  std::vector<WgmmaTilesShape> shapes;
+  const auto add = [&](int warpgroups, int turns, int cluster) {
+    shapes.push_back({warpgroups, tokens, turns, 1, cluster});
+  };
+  const int most = kind == Kind::kE4m3 ? 128 : 256;
+  const int turns = kind == Kind::kCodes && tokens > 64 ? 1 : 2;
+  if (tokens == most && m >= 1024) add(2, turns, 2);
+  add(2, turns, 1);
+  if (kind == Kind::kCodes && tokens > 64) return shapes;
+  // Registers for twice as many fragments.
+  if (kind == Kind::kBf16 && tokens <= 128) add(1, 4, 1);
+  add(1, turns, 1);
+  return shapes;
 }
 
 template <std::size_t kRank>
@@ -66,6 +104,14 @@ CopyMap make_map(const device::cuda::Driver& driver, std::int32_t type, const vo
   return std::bit_cast<CopyMap>(map);
 }
 
+/// Of pieces in rows of tiles, as words, whatever they are; a box has `box_pieces` of `box_tiles` rows.
+CopyMap map_pieces(const device::cuda::Driver& driver, const void* data, std::int64_t bytes, std::int64_t pieces,
+                   std::int64_t tiles, std::int64_t box_pieces, std::int64_t box_tiles) {
+  constexpr std::int32_t kNoSwizzle = 0;
+  return make_map<3>(driver, device::cuda::kTensorMapF32, data, {bytes / 4, pieces, tiles}, {bytes, pieces * bytes},
+                     {bytes / 4, box_pieces, box_tiles}, kNoSwizzle);
+}
+
 }  // namespace
 
 WgmmaTilesShape choose_wgmma_tiles(const WgmmaTilesProblem& problem, std::int64_t num_sms) {
@@ -75,13 +121,11 @@ WgmmaTilesShape choose_wgmma_tiles(const WgmmaTilesProblem& problem, std::int64_
     const std::int64_t cost = cycles(problem, shape, num_sms);
     if (least < 0 || cost < least) best = shape, least = cost;
   };
-  for (const int tokens : block_tokens(problem.m)) {
+  const Kind kind = kind_of(problem);
+  for (const int tokens : block_tokens(kind, problem.m)) {
     for (std::int64_t splits = 1; splits <= (problem.may_split ? kMaxSplits : 1); ++splits) {
-      const int slices = static_cast<int>(splits);
-      // Larger blocks first: they win where it is all the same, since they read x less often.
-      for (WgmmaTilesShape shape : {WgmmaTilesShape{2, tokens, 2, slices}, WgmmaTilesShape{1, tokens, 4, slices},
-                                    WgmmaTilesShape{1, tokens, 2, slices}}) {
-        if (shape.stage_turns == 4 && tokens > 128) continue;  // registers for twice as many fragments
+      for (WgmmaTilesShape shape : shapes_for(kind, tokens, problem.m)) {
+        shape.splits = static_cast<int>(splits);
         if (splits > 1 && num_units(problem, shape) > num_sms) continue;
         consider(shape);
       }
@@ -96,42 +140,69 @@ WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTil
                problem.n[0], problem.k);
   PAGODA_CHECK(std::ranges::find(kBlockTokens, shape.block_tokens) != std::end(kBlockTokens) &&
                    (shape.warpgroups == 1 || shape.warpgroups == 2) &&
-                   (shape.stage_turns == 2 || shape.stage_turns == 4),
-               "{} rows of x, {} warpgroups, {} turns", shape.block_tokens, shape.warpgroups, shape.stage_turns);
+                   (shape.stage_turns == 1 || shape.stage_turns == 2 || shape.stage_turns == 4) &&
+                   (shape.cluster == 1 || shape.cluster == 2),
+               "{} rows of x, {} warpgroups, {} turns, clusters of {}", shape.block_tokens, shape.warpgroups,
+               shape.stage_turns, shape.cluster);
   PAGODA_CHECK(shape.splits == 1 || (shape.splits > 1 && problem.may_split && problem.epilogue == 1),
                "{} slices with epilogue {}", shape.splits, problem.epilogue);
-  const std::int64_t stage = wgmma_tiles_stage_bytes(shape.warpgroups, shape.block_tokens, shape.stage_turns);
+  const std::int64_t stage =
+      wgmma_tiles_stage(problem.weights, shape.warpgroups, shape.block_tokens, shape.stage_turns, is_gated(problem))
+          .bytes;
   const std::int64_t fixed = wgmma_tiles_fixed_bytes(shape.warpgroups, shape.block_tokens);
   const std::int64_t room = shared_bytes_per_block - kStaticBytes - fixed;
   const std::int64_t stages = std::min(room / stage, kMaxStages);
   PAGODA_CHECK(stages >= 2, "stages of {} bytes do not fit into {}", stage, room);
-  const auto define = [](const char* name, int value) { return pagoda::format("{}={}", name, value); };
-  return {.shape = shape,
-          .defines = {define("WARPGROUPS", shape.warpgroups), define("BLOCK_TOKENS", shape.block_tokens),
-                      define("STAGE_TURNS", shape.stage_turns), define("EPILOGUE", problem.epilogue)},
-          .blocks = wgmma_tiles_blocks(problem, shape, num_sms),
-          .threads = static_cast<std::uint32_t>(wgmma_tiles_threads(shape.warpgroups, shape.block_tokens)),
-          .shared_bytes = static_cast<std::uint32_t>(stages * stage + fixed),
-          .stages = static_cast<std::int32_t>(stages)};
+  const Kind kind = kind_of(problem);
+  std::vector<std::string> defines = {
+      define("WARPGROUPS", shape.warpgroups),    define("BLOCK_TOKENS", shape.block_tokens),
+      define("STAGE_TURNS", shape.stage_turns),  define("CLUSTER", shape.cluster),
+      define("WEIGHTS", static_cast<int>(kind)), define("EPILOGUE", problem.epilogue)};
+  if (kind == Kind::kCodes) defines.push_back(format_define(*problem.format));
+  return {
+      .shape = shape,
+      .defines = std::move(defines),
+      .blocks = wgmma_tiles_blocks(problem, shape, num_sms),
+      .threads = static_cast<std::uint32_t>(wgmma_tiles_threads(problem.weights, shape.warpgroups, shape.block_tokens)),
+      .shared_bytes = static_cast<std::uint32_t>(stages * stage + fixed),
+      .stages = static_cast<std::int32_t>(stages)};
 }
 
 std::uint32_t wgmma_tiles_blocks(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms) {
-  return static_cast<std::uint32_t>(std::min(num_units(problem, shape), num_sms));
+  return static_cast<std::uint32_t>(std::min(num_units(problem, shape), num_sms / shape.cluster) * shape.cluster);
 }
 
-CopyMap map_wgmma_tiles_input(const device::cuda::Driver& driver, const WgmmaTilesShape& shape, const void* input,
-                              std::int64_t rows, std::int64_t k, std::int64_t stride) {
-  return make_map<2>(driver, device::cuda::kTensorMapBf16, input, {k, rows}, {stride * 2}, {64, shape.block_tokens},
+CopyMap map_wgmma_tiles_input(const device::cuda::Driver& driver, const WgmmaTilesWeights& weights,
+                              const WgmmaTilesShape& shape, const void* input, std::int64_t rows, std::int64_t k,
+                              std::int64_t stride) {
+  const bool bytes = weights.input_bytes == 1;
+  const std::int64_t columns = bytes ? e4m3_columns(k) : k;
+  return make_map<2>(driver, bytes ? device::cuda::kTensorMapU8 : device::cuda::kTensorMapBf16, input, {columns, rows},
+                     {stride * weights.input_bytes}, {128 / weights.input_bytes, shape.block_tokens / shape.cluster},
                      device::cuda::kTensorMapSwizzle128);
 }
 
-CopyMap map_wgmma_tiles_weight(const device::cuda::Driver& driver, const WgmmaTilesShape& shape, bool gated,
-                               const void* weight, std::int64_t n, std::int64_t k) {
-  constexpr std::int32_t kNoSwizzle = 0;
-  const std::int64_t turns = divide_up(k, 32), tiles = divide_up(n, 16);
-  // Pieces of 1 KiB as 256 words, whatever they are.
-  return make_map<3>(driver, device::cuda::kTensorMapF32, weight, {256, turns, tiles}, {1024, turns * 1024},
-                     {256, shape.stage_turns, wgmma_tiles_box_tiles(shape.warpgroups, gated)}, kNoSwizzle);
+CopyMap map_wgmma_tiles_weight(const device::cuda::Driver& driver, const WgmmaTilesWeights& weights,
+                               const WgmmaTilesShape& shape, bool gated, const void* weight, std::int64_t n,
+                               std::int64_t k) {
+  const std::int64_t turns = divide_up(k, weights.turn_columns), tiles = divide_up(n, 16);
+  const std::int64_t box_tiles = wgmma_tiles_box_tiles(shape.warpgroups, gated);
+  if (weights == kWgmmaBf16) {
+    // Lines of 128 bytes, two rows of a tile, swizzled for ldmatrix.
+    return make_map<3>(driver, device::cuda::kTensorMapF32, weight, {32, turns * 8, tiles}, {128, turns * 1024},
+                       {32, shape.stage_turns * 8, box_tiles}, device::cuda::kTensorMapSwizzle128);
+  }
+  return map_pieces(driver, weight, weights.turn_bytes, turns, tiles, shape.stage_turns, box_tiles);
+}
+
+CopyMap map_wgmma_tiles_scales(const device::cuda::Driver& driver, const WgmmaTilesWeights& weights,
+                               const WgmmaTilesShape& shape, bool gated, const void* scales, std::int64_t n,
+                               std::int64_t k) {
+  const std::int64_t spans = divide_up(k, weights.span_columns);
+  const WgmmaTilesStage stage =
+      wgmma_tiles_stage(weights, shape.warpgroups, shape.block_tokens, shape.stage_turns, gated);
+  return map_pieces(driver, scales, weights.span_bytes, spans, divide_up(n, 16), stage.spans,
+                    wgmma_tiles_box_tiles(shape.warpgroups, gated));
 }
 
 }  // namespace pagoda::kernels

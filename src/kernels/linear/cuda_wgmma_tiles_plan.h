@@ -9,6 +9,7 @@
 
 #include "device/cuda/driver.h"
 #include "kernels/linear/cuda_wgmma_tiles.h"
+#include "quant/format.h"
 
 namespace pagoda::kernels {
 
@@ -17,7 +18,9 @@ struct WgmmaTilesProblem {
   std::int64_t m = 0;
   std::array<std::int64_t, 3> n = {};  ///< of each weight, 0 for none; of gate and up the same
   std::int64_t k = 0;
-  int epilogue = 0;        ///< the unit's EPILOGUE
+  int epilogue = 0;  ///< the unit's EPILOGUE
+  WgmmaTilesWeights weights = kWgmmaBf16;
+  const quant::Format* format = nullptr;  ///< whose codes become bf16, if `weights` are of those
   bool may_split = false;  ///< whether slices of k may leave sums of their own; only with float output (epilogue 1)
 };
 
@@ -27,6 +30,7 @@ struct WgmmaTilesShape {
   int block_tokens = 256;
   int stage_turns = 2;
   int splits = 1;
+  int cluster = 1;  ///< blocks that take the same rows of x, each fetching a part of them for all
 
   friend bool operator==(const WgmmaTilesShape&, const WgmmaTilesShape&) = default;
 };
@@ -34,7 +38,7 @@ struct WgmmaTilesShape {
 struct WgmmaTilesPlan {
   WgmmaTilesShape shape;
   std::vector<std::string> defines;  ///< of the unit, whose function is `wgmma_tiles`, for the architecture sm_90a
-  std::uint32_t blocks = 0;          ///< along the grid's x
+  std::uint32_t blocks = 0;          ///< along the grid's x, in clusters of shape.cluster
   std::uint32_t threads = 0;
   std::uint32_t shared_bytes = 0;  ///< dynamic
   std::int32_t stages = 0;         ///< params.stages
@@ -51,14 +55,21 @@ WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTil
 /// The plan's `blocks` for another m: all that depends on it, when the shape is kept.
 std::uint32_t wgmma_tiles_blocks(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms);
 
-/// The map of an input (rows, k) bf16 whose rows are `stride` elements apart, a multiple of 8; `rows` ≥ m. Good as long
-/// as the input lies there, whatever m is, for shapes of the same block_tokens. Throws DeviceError.
-CopyMap map_wgmma_tiles_input(const device::cuda::Driver& driver, const WgmmaTilesShape& shape, const void* input,
-                              std::int64_t rows, std::int64_t k, std::int64_t stride);
+/// The map of an input (rows, k) whose rows are `stride` elements apart, a multiple of 16 bytes; `rows` ≥ m. Good as
+/// long as the input lies there, whatever m is, for shapes of the same block_tokens and cluster. Throws DeviceError.
+CopyMap map_wgmma_tiles_input(const device::cuda::Driver& driver, const WgmmaTilesWeights& weights,
+                              const WgmmaTilesShape& shape, const void* input, std::int64_t rows, std::int64_t k,
+                              std::int64_t stride);
 
-/// The map of a weight (n, k) in the layout mma16, for shapes of the same warpgroups and stage_turns. `gated` if the
-/// unit's epilogue is. Throws DeviceError.
-CopyMap map_wgmma_tiles_weight(const device::cuda::Driver& driver, const WgmmaTilesShape& shape, bool gated,
-                               const void* weight, std::int64_t n, std::int64_t k);
+/// The map of a weight (n, k) in tiles as `weights` says, for shapes of the same warpgroups and stage_turns. `gated` if
+/// the unit's epilogue is. Throws DeviceError.
+CopyMap map_wgmma_tiles_weight(const device::cuda::Driver& driver, const WgmmaTilesWeights& weights,
+                               const WgmmaTilesShape& shape, bool gated, const void* weight, std::int64_t n,
+                               std::int64_t k);
+
+/// The same of its scales, if they lie beside the tiles.
+CopyMap map_wgmma_tiles_scales(const device::cuda::Driver& driver, const WgmmaTilesWeights& weights,
+                               const WgmmaTilesShape& shape, bool gated, const void* scales, std::int64_t n,
+                               std::int64_t k);
 
 }  // namespace pagoda::kernels

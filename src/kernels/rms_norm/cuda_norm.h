@@ -10,8 +10,10 @@ namespace pagoda::kernels {
 
 class CudaNorm {
  public:
-  static std::vector<CompileUnit> units(const RmsNormProblem& problem, const device::DeviceCaps& caps);
-  static Result<CudaNorm> prepare(const RmsNormProblem& problem, const RmsNormWeights& weights,
+  /// `deterministic`: a row's bits do not depend on the number of rows.
+  static std::vector<CompileUnit> units(const RmsNormProblem& problem, bool deterministic,
+                                        const device::DeviceCaps& caps);
+  static Result<CudaNorm> prepare(const RmsNormProblem& problem, bool deterministic, const RmsNormWeights& weights,
                                   device::cuda::CudaDevice& device);
 
   const float* weight() const { return weight_; }
@@ -22,7 +24,8 @@ class CudaNorm {
               const std::int64_t* rows = nullptr, ResidualUpdate* update = nullptr) const;
 
  private:
-  device::cuda::Kernel<CudaRmsNormParams> kernel_;
+  device::cuda::Kernel<CudaRmsNormParams> kernel_, many_;  // for few rows, and for many
+  std::int64_t threads_ = 0, many_threads_ = 0;
   RmsNormProblem problem_;
   const float* weight_ = nullptr;
   bool programmatic_ = false;

@@ -22,28 +22,38 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(const __grid_cons
   float4* residual = reinterpret_cast<float4*>(p.residual + source * p.residual_stride);
   const int chunks = static_cast<int>(p.hidden / 4);
   float sum = 0;
-  for (int c = threadIdx.x; c < chunks; c += THREADS) {
-    float4 v = residual[c];
-    if (p.update != nullptr) {
-      const float* from = p.update + blockIdx.x * p.update_stride + c * 4;
-      float4 total{};
-      for (int first = 0; first < p.slices; first += kAhead) {
-        // All loads of a turn before the first use: the loop waits once for them.
-        float4 u[kAhead];
+  for (int begin = threadIdx.x; begin < chunks; begin += kAhead * THREADS) {
+    // All loads of a turn before the first use: the loop waits once for them.
+    float4 ahead[kAhead];
 #pragma unroll
-        for (int i = 0; i < kAhead; ++i) {
-          u[i] =
-              first + i < p.slices ? *reinterpret_cast<const float4*>(from + (first + i) * p.slice_stride) : float4{};
-        }
-#pragma unroll
-        for (int i = 0; i < kAhead; ++i) total.x += u[i].x, total.y += u[i].y, total.z += u[i].z, total.w += u[i].w;
-      }
-      v.x = fmaf(p.scale, total.x, v.x), v.y = fmaf(p.scale, total.y, v.y);
-      v.z = fmaf(p.scale, total.z, v.z), v.w = fmaf(p.scale, total.w, v.w);
-      residual[c] = v;
+    for (int j = 0; j < kAhead; ++j) {
+      if (begin + j * THREADS < chunks) ahead[j] = residual[begin + j * THREADS];
     }
-    row[c] = v;
-    sum = fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, fmaf(v.w, v.w, sum))));
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const int c = begin + j * THREADS;
+      if (c >= chunks) break;
+      float4 v = ahead[j];
+      if (p.update != nullptr) {
+        const float* from = p.update + blockIdx.x * p.update_stride + c * 4;
+        float4 total{};
+        for (int first = 0; first < p.slices; first += kAhead) {
+          float4 u[kAhead];
+#pragma unroll
+          for (int i = 0; i < kAhead; ++i) {
+            u[i] =
+                first + i < p.slices ? *reinterpret_cast<const float4*>(from + (first + i) * p.slice_stride) : float4{};
+          }
+#pragma unroll
+          for (int i = 0; i < kAhead; ++i) total.x += u[i].x, total.y += u[i].y, total.z += u[i].z, total.w += u[i].w;
+        }
+        v.x = fmaf(p.scale, total.x, v.x), v.y = fmaf(p.scale, total.y, v.y);
+        v.z = fmaf(p.scale, total.z, v.z), v.w = fmaf(p.scale, total.w, v.w);
+        residual[c] = v;
+      }
+      row[c] = v;
+      sum = fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, fmaf(v.w, v.w, sum))));
+    }
   }
   if (p.output == nullptr) return;
   const float factor = rsqrtf(block_sum(sum, partial) / static_cast<float>(p.hidden) + p.epsilon);

@@ -63,7 +63,7 @@ std::size_t scratch_bytes(const AttentionInProblem& problem, const DeviceCaps& c
 
 std::vector<CompileUnit> units(const AttentionInProblem& problem, const DeviceCaps& caps) {
   std::vector<CompileUnit> units = CudaProduct::units(product_of(problem), caps);
-  std::ranges::copy(CudaNorm::units(problem.norm, caps), std::back_inserter(units));
+  std::ranges::copy(CudaNorm::units(problem.norm, problem.product.deterministic, caps), std::back_inserter(units));
   units.push_back(store_unit(problem, caps));
   return units;
 }
@@ -119,7 +119,7 @@ Result<AttentionInStep> prepare(const AttentionInProblem& problem, const Attenti
   const QkvPostprocessProblem& post = problem.post;
   auto prepared = std::make_shared<Prepared>();
   prepared->problem = problem;
-  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, weights.norm, device));
+  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, problem.product.deterministic, weights.norm, device));
   prepared->product = PAGODA_TRY(CudaProduct::prepare(product_of(problem), weights.product, device));
   prepared->store = PAGODA_TRY(device.kernel<CudaQkvStoreParams>(store_unit(problem, device.caps()), "qkv_store"));
   prepared->programmatic = programmatic(device.caps());

@@ -38,7 +38,7 @@ std::size_t scratch_bytes(const FfnInProblem& problem, const DeviceCaps& caps) {
 
 std::vector<CompileUnit> units(const FfnInProblem& problem, const DeviceCaps& caps) {
   std::vector<CompileUnit> units = CudaProduct::units(product_of(problem), caps);
-  std::ranges::copy(CudaNorm::units(problem.norm, caps), std::back_inserter(units));
+  std::ranges::copy(CudaNorm::units(problem.norm, problem.product.deterministic, caps), std::back_inserter(units));
   return units;
 }
 
@@ -69,7 +69,7 @@ Result<FfnInStep> prepare(const FfnInProblem& problem, const FfnInWeights& weigh
   device::cuda::CudaDevice& device = device::cuda::cuda(generic);
   auto prepared = std::make_shared<Prepared>();
   prepared->problem = problem;
-  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, weights.norm, device));
+  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, problem.product.deterministic, weights.norm, device));
   prepared->product = PAGODA_TRY(CudaProduct::prepare(product_of(problem), weights.product, device));
   return FfnInStep(
       [prepared = std::shared_ptr<const Prepared>(std::move(prepared))](const FfnInArgs& args, device::Stream& stream) {

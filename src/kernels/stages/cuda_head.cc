@@ -38,7 +38,7 @@ std::size_t scratch_bytes(const HeadProblem& problem, const DeviceCaps& caps) {
 
 std::vector<CompileUnit> units(const HeadProblem& problem, const DeviceCaps& caps) {
   std::vector<CompileUnit> units = CudaProduct::units(product_of(problem), caps);
-  std::ranges::copy(CudaNorm::units(problem.norm, caps), std::back_inserter(units));
+  std::ranges::copy(CudaNorm::units(problem.norm, problem.product.deterministic, caps), std::back_inserter(units));
   if (caps_logits(problem)) units.push_back(cap_unit(caps));
   return units;
 }
@@ -81,7 +81,7 @@ Result<HeadStep> prepare(const HeadProblem& problem, const HeadWeights& weights,
   device::cuda::CudaDevice& device = device::cuda::cuda(generic);
   auto prepared = std::make_shared<Prepared>();
   prepared->problem = problem;
-  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, weights.norm, device));
+  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, problem.product.deterministic, weights.norm, device));
   prepared->product = PAGODA_TRY(CudaProduct::prepare(product_of(problem), {&weights.product, 1}, device));
   if (caps_logits(problem)) {
     prepared->cap = PAGODA_TRY(device.kernel<CudaSoftcapParams>(cap_unit(device.caps()), "softcap"));

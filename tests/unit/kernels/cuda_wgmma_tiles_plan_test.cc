@@ -29,8 +29,18 @@ TEST(WgmmaTilesPlan, TheShapesThatWereFastestOnAnH200AreChosen) {
   EXPECT_EQ(choose_wgmma_tiles(problem(64, {14336, 14336}, 4096, 3), kSms), (WgmmaTilesShape{2, 64, 2, 1}));
   EXPECT_EQ(choose_wgmma_tiles(problem(256, {28672}, 4096, 0), kSms), (WgmmaTilesShape{2, 256, 2, 1}));
   EXPECT_EQ(choose_wgmma_tiles(problem(256, {4096, 1024, 1024}, 2560, 0), kSms), (WgmmaTilesShape{2, 128, 2, 1}));
-  EXPECT_EQ(choose_wgmma_tiles(problem(2048, {28672}, 4096, 0), kSms), (WgmmaTilesShape{2, 256, 2, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(2048, {28672}, 4096, 0), kSms), (WgmmaTilesShape{2, 256, 2, 1, 2}));
   EXPECT_EQ(choose_wgmma_tiles(problem(2048, {2560}, 4096, 2), kSms), (WgmmaTilesShape{2, 192, 2, 1}));
+}
+
+TEST(WgmmaTilesPlan, ClustersAreWhole) {
+  const auto p = problem(2048, {4096, 1000, 1000}, 4096, 0);
+  WgmmaTilesShape shape{2, 256, 2, 1, 2};
+  // 16 + 4 + 4 pairs of blocks of 128 rows, 8 tiles of x: 192 pairs on 65 pairs of multiprocessors.
+  EXPECT_EQ(plan_wgmma_tiles(p, shape, 131, kSharedBytes).blocks, 130u);
+  auto few = p;
+  few.m = 256;
+  EXPECT_EQ(wgmma_tiles_blocks(few, shape, kSms), 48u);
 }
 
 TEST(WgmmaTilesPlan, SlicesFillMultiprocessorsOnlyWhereTheyMay) {
@@ -55,7 +65,7 @@ TEST(WgmmaTilesPlan, EveryShapeThatIsChosenFits) {
         EXPECT_LE(plan.shared_bytes + 1024, kSharedBytes);
         EXPECT_GE(plan.blocks, 1u);
         EXPECT_LE(plan.blocks, kSms);
-        EXPECT_EQ(plan.defines.size(), 4u);
+        EXPECT_EQ(plan.defines.size(), 6u);
       }
     }
   }
@@ -89,17 +99,18 @@ TEST(WgmmaTilesPlan, MapsSayWhereMatricesLie) {
   api.tensor_map_encode_tiled = encode;
   const device::cuda::Driver driver(api);
   const WgmmaTilesShape shape{2, 96, 4, 1};
-  EXPECT_EQ(map_wgmma_tiles_input(driver, shape, nullptr, 100, 1208, 1216).opaque[0], 77u);
+  EXPECT_EQ(map_wgmma_tiles_input(driver, kWgmmaBf16, shape, nullptr, 100, 1208, 1216).opaque[0], 77u);
   EXPECT_EQ(asked.sizes, (std::vector<std::uint64_t>{1208, 100}));
   EXPECT_EQ(asked.strides, (std::vector<std::uint64_t>{2432}));
   EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{64, 96}));
   EXPECT_EQ(asked.swizzle, device::cuda::kTensorMapSwizzle128);
-  map_wgmma_tiles_weight(driver, shape, true, nullptr, 100, 1208);
-  EXPECT_EQ(asked.sizes, (std::vector<std::uint64_t>{256, 38, 7}));  // words of a piece, turns, tiles
-  EXPECT_EQ(asked.strides, (std::vector<std::uint64_t>{1024, 38 * 1024}));
-  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{256, 4, 4}));
-  map_wgmma_tiles_weight(driver, shape, false, nullptr, 100, 1208);
-  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{256, 4, 8}));
+  map_wgmma_tiles_weight(driver, kWgmmaBf16, shape, true, nullptr, 100, 1208);
+  EXPECT_EQ(asked.sizes, (std::vector<std::uint64_t>{32, 38 * 8, 7}));  // words of two rows, of all turns, tiles
+  EXPECT_EQ(asked.strides, (std::vector<std::uint64_t>{128, 38 * 1024}));
+  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{32, 32, 4}));
+  EXPECT_EQ(asked.swizzle, device::cuda::kTensorMapSwizzle128);
+  map_wgmma_tiles_weight(driver, kWgmmaBf16, shape, false, nullptr, 100, 1208);
+  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{32, 32, 8}));
 }
 
 }  // namespace
