@@ -1,4 +1,5 @@
-// linear's candidates on CUDA: CudaProduct with bf16 outputs, over weights as mma16, as mma_codes or as their files' rows.
+// linear's candidates on CUDA: CudaProduct with bf16 outputs, over weights as mma16, as mma_codes or as their files'
+// rows.
 #pragma once
 
 #include "kernels/linear/linear.h"

@@ -30,6 +30,7 @@ constexpr int kUnitBytes = unit_bytes(kCoding);
 constexpr int kSpanUnits = span_columns(kCoding) / kUnitColumns;
 constexpr int kStageCodes = STAGE_UNITS * kUnitBytes;
 constexpr int kSetBytes = mma_bulk_codes_set_bytes(kCoding, STAGE_UNITS);
+constexpr int kAtOnce = STAGE_UNITS / WARPS < AT_ONCE ? STAGE_UNITS / WARPS : AT_ONCE;
 constexpr int kGroupColumns = kCoding.group < kUnitColumns ? kCoding.group : kUnitColumns;
 constexpr int kUnitSums = mma_bulk_codes_sums(kCoding);
 constexpr float kOutputFactor = TheCodes::kExponent == 126   ? 0x1p30f
@@ -267,6 +268,15 @@ struct Weights {
   TheScales scales[kSets];
 };
 
+/// mma_bf16, but free to move: products of several units under way fill each other's time.
+__device__ __forceinline__ void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                             std::uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 /// Where a lane's row of eight tokens' x is loaded from, of each token tile.
 struct Input {
   const char* row[TOKEN_TILES];
@@ -290,7 +300,7 @@ __device__ __forceinline__ void multiply_step(Sums& sums, Groups& group, const W
       }
 #pragma unroll
       for (int part = 0; part < TheCodes::kParts; ++part) {
-        mma_bf16(group[set][t], a[part], {b[t][kStep % 2 * 2], b[t][kStep % 2 * 2 + 1]});
+        multiply_add(group[set][t], a[part], b[t][kStep % 2 * 2], b[t][kStep % 2 * 2 + 1]);
       }
     }
     if constexpr ((kColumn + 16) % kGroupColumns == 0) {
@@ -300,11 +310,10 @@ __device__ __forceinline__ void multiply_step(Sums& sums, Groups& group, const W
   }
 }
 
-/// One unit: 64 columns of 16 rows. `stage` is the first set's place in the ring, `unit` the unit's number in it,
+/// Loads a unit: 64 columns of 16 rows. `stage` is the first set's place in the ring, `unit` the unit's number in it,
 /// `x_offset` the unit's place in a row of x.
-__device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit, const Input& input, int x_offset,
-                                         const float* x_sums, int lane) {
-  Weights w;
+__device__ __forceinline__ void load_unit(Weights& w, std::uint32_t (&b)[2][TOKEN_TILES][4], const char* stage,
+                                          int unit, const Input& input, int x_offset, int lane) {
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
     const char* from = stage + set * kSetBytes;
@@ -314,16 +323,32 @@ __device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit
     w.scales[set] = TheScales::load(from + kStageCodes + unit / kSpanUnits * span_bytes(kCoding),
                                     unit % kSpanUnits / kSubUnits, lane / 4);
   }
-  Groups group;
-  std::uint32_t b[TOKEN_TILES][4];
 #pragma unroll
-  for (int t = 0; t < TOKEN_TILES; ++t) load_matrix_x4(b[t], input.row[t] + x_offset);
-  multiply_step<0>(sums, group, w, b, x_sums);
-  multiply_step<1>(sums, group, w, b, x_sums);
+  for (int half = 0; half < 2; ++half) {
 #pragma unroll
-  for (int t = 0; t < TOKEN_TILES; ++t) load_matrix_x4(b[t], input.row[t] + x_offset + 64);
-  multiply_step<2>(sums, group, w, b, x_sums);
-  multiply_step<3>(sums, group, w, b, x_sums);
+    for (int t = 0; t < TOKEN_TILES; ++t) load_matrix_x4(b[half][t], input.row[t] + x_offset + half * 64);
+  }
+}
+
+/// kUnits units of a warp, WARPS apart: all loads before the first product, so that they are under way together.
+template <int kUnits>
+__device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit, const Input& input, int x_offset,
+                                         const float* x_sums, int lane) {
+  Weights w[kUnits];
+  std::uint32_t b[kUnits][2][TOKEN_TILES][4];
+#pragma unroll
+  for (int u = 0; u < kUnits; ++u) {
+    load_unit(w[u], b[u], stage, unit + u * WARPS, input, x_offset + u * WARPS * 128, lane);
+  }
+#pragma unroll
+  for (int u = 0; u < kUnits; ++u) {
+    const float* own = x_sums + u * WARPS * kUnitSums * kTokens;
+    Groups group;
+    multiply_step<0>(sums, group, w[u], b[u][0], own);
+    multiply_step<1>(sums, group, w[u], b[u][0], own);
+    multiply_step<2>(sums, group, w[u], b[u][1], own);
+    multiply_step<3>(sums, group, w[u], b[u][1], own);
+  }
 }
 
 /// Σx of the groups of a unit, for all tokens: a product with ones, whose rows are all the same.
@@ -391,9 +416,9 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   Input input;
 #pragma unroll
   for (int t = 0; t < TOKEN_TILES; ++t) {
-    // Rows past the last read the first's x: these sums are never stored.
+    // Rows past the last read something beside the first's x, from banks of their own: these sums are never stored.
     const int token = t * 8 + lane % 8;
-    input.row[t] = x + (token < p.m ? token * stride : 0) + lane / 8 * 16 + warp * 128;
+    input.row[t] = x + (token < p.m ? token * stride : lane % 8 * 16) + lane / 8 * 16 + warp * 128;
   }
   float* my_x_sums = reinterpret_cast<float*>(x + p.m * stride) + warp * kUnitSums * kTokens + quad * 2;
   if constexpr (TheCodes::kNeedsSums) {
@@ -419,12 +444,12 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
       wait_barrier(&s.full[at.slot], at.parity);
       if (first + STAGE_UNITS <= slice.count) {
 #pragma unroll
-        for (int i = 0; i < STAGE_UNITS; i += WARPS) {
-          multiply(sums, stage, warp + i, input, (first + i) * 128, x_sums + i * kUnitSums * kTokens, lane);
+        for (int i = 0; i < STAGE_UNITS; i += WARPS * kAtOnce) {
+          multiply<kAtOnce>(sums, stage, warp + i, input, (first + i) * 128, x_sums + i * kUnitSums * kTokens, lane);
         }
       } else {
         for (int i = 0; first + warp + i < slice.count && i < STAGE_UNITS; i += WARPS) {
-          multiply(sums, stage, warp + i, input, (first + i) * 128, x_sums + i * kUnitSums * kTokens, lane);
+          multiply<1>(sums, stage, warp + i, input, (first + i) * 128, x_sums + i * kUnitSums * kTokens, lane);
         }
       }
       __syncwarp();

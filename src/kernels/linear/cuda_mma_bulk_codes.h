@@ -53,7 +53,7 @@ PAGODA_SHARED std::int64_t mma_bulk_codes_fixed_bytes(const Coding& coding, std:
   const std::int64_t x = m * mma_bulk_codes_stride(k, splits);
   const std::int64_t sums = coding.table == quant::CodeTable::kInteger
                                 ? mma_bulk_codes_slice(k, splits) * mma_bulk_codes_sums(coding) * token_tiles * 32
-                                : 0;
+                                : 128;  // what rows past the last may read
   return std::int64_t{2} * warps * sets * 16 * (token_tiles * 8 + 1) * 4 + x + sums;
 }
 
