@@ -2,7 +2,7 @@
 // as one graph of mma_bulk_codes kernels, with weights of their own, against the bytes they read; and products of 8192
 // × 8192 one after the other. First checks the kernels against double. Prints one JSON line a variant.
 //
-//   mma_bulk_codes_chain [check | short | tune]
+//   mma_bulk_codes_chain [check | short | tune | shapes]
 #include "device/cuda/blas.h"
 #include "gpu_bench.h"
 #include "kernels/cuda/launch.h"
@@ -345,7 +345,7 @@ int run(const std::string& what) {
     timed.push_back({{2, 8, 16, 1, 48}, 16});
     timed.push_back({{2, 8, 16, 2, 48}, 16});
   }
-  if (what == "check") timed.clear();
+  if (what == "check" || what == "shapes") timed.clear();
   const Variant a{1, 8, 16, 2, 48}, b{1, 16, 16, 1, 48}, c{2, 8, 8, 1, 48};
   std::vector<device::CompileUnit> units;
   for (const quant::Format* f : formats) {
@@ -360,7 +360,8 @@ int run(const std::string& what) {
       for (const auto& unit : chain.units(*f, t.v, t.m <= 2)) units.push_back(unit);
     }
   }
-  bench.compile(units);
+  if (what == "shapes") formats.clear();  // nothing is checked
+  bench.compile(what == "shapes" ? std::vector<device::CompileUnit>{} : units);
   bool good = true;
   for (const quant::Format* f : formats) {
     good &= chain.check(*f, a, 100, 768, 1, false, 1);
@@ -378,6 +379,16 @@ int run(const std::string& what) {
   if (what != "check") {
     const auto blas = must(Blas::load(bench.context_ptr()));
     for (const int m : {1, 16, 64}) chain.time_peer(blas, 8192, 8192, m);
+  }
+  if (what == "shapes") {
+    for (const quant::Format* f : fast) {
+      const Variant v = f->coding->bits <= 4 ? Variant{1, 8, 32, 4, 48} : Variant{1, 16, 32, 2, 48};
+      bench.compile({chain.unit(*f, v, false, 0)});
+      for (const auto& [n, k] : {std::pair{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {8192, 8192}}) {
+        chain.time_linear(n, k, *f, v, 1);
+      }
+    }
+    return good ? 0 : 1;
   }
   for (const quant::Format* f : fast) {
     for (const Timed& t : timed) {

@@ -40,12 +40,13 @@ std::optional<BulkCodes::Shape> BulkCodes::shape(const CudaProductProblem& probl
   struct Size {
     int warps, stage_units;
   };
-  // Most warps first: decoding wants them. Smaller ones leave more room to the ring.
-  constexpr Size kSizes[] = {{16, 32}, {16, 16}, {8, 16}, {8, 8}};
+  // Large stages first: a warp then has several units under way. Smaller ones leave more room to the ring.
+  const bool narrow = coding_of(problem).bits <= 4;
+  const Size sizes[] = {narrow ? Size{8, 32} : Size{16, 32}, {16, 16}, {8, 16}, {8, 8}};
   const bool may_split = problem.epilogue == CudaEpilogue::kResidual && m > kMostNormedRows;
   std::optional<Shape> best;
   for (int splits = 1; splits <= (may_split ? kMostSplits : 1); ++splits) {
-    for (const auto& [warps, stage_units] : kSizes) {
+    for (const auto& [warps, stage_units] : sizes) {
       Shape shape = fit(problem, m, warps, stage_units, splits, caps);
       if (shape.stages < 2) continue;
       shape.norm = problem.norm && m <= kMostNormedRows;
@@ -64,8 +65,9 @@ std::vector<CompileUnit> BulkCodes::units(const CudaProductProblem& problem, con
   std::vector<CompileUnit> units = {cuda_unit(
       caps, "linear/cuda_mma_bulk_codes.cu",
       {format_define(format_of_coding(*problem.linear.weights[0].format)), define("TOKEN_TILES", shape.token_tiles),
-       define("WARPS", shape.warps), define("STAGE_UNITS", shape.stage_units), define("AT_ONCE", kAtOnce),
-       define("NORM", shape.norm), define("EPILOGUE", epilogue)})};
+       define("WARPS", shape.warps), define("STAGE_UNITS", shape.stage_units),
+       define("AT_ONCE", std::min(4, shape.stage_units / shape.warps)), define("NORM", shape.norm),
+       define("EPILOGUE", epilogue)})};
   if (shape.splits > 1) units.push_back(SliceSum::unit(caps));
   return units;
 }
