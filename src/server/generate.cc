@@ -3,6 +3,11 @@
 #include "server/json/json.h"
 
 namespace pagoda::server {
+namespace {
+
+constexpr std::size_t kMostPiece = 128 << 10;
+
+}  // namespace
 
 /// What the worker and the answer both hold: either may be gone first.
 struct GenerateAnswer::Shared {
@@ -69,6 +74,8 @@ http::Piece GenerateAnswer::next() {
   for (std::size_t i = 0; i < started_->generations.size(); ++i) {
     while (std::optional<Event> event = started_->generations[i].poll()) {
       if (!take(i, *event, data)) return end_with(*failure_);
+      // What a slow client has not taken yet stays in the engine's compact form.
+      if (data.size() >= kMostPiece) return send(std::move(data));
     }
   }
   if (num_done_ < choices_.size()) return data.empty() ? http::Piece{} : send(std::move(data));

@@ -40,8 +40,8 @@ class Server {
   /// "http://127.0.0.1:8080"
   const std::string& address() const;
 
-  /// Serves until SIGTERM or SIGINT and the end of what runs then; `on_start` is called when it begins. Errors: kDeviceLost, kInternal when the engine takes
-  /// no steps any more.
+  /// Serves until SIGTERM or SIGINT and the end of what runs then; `on_start` is called when it begins. Errors:
+  /// kDeviceLost, kInternal when the engine takes no steps any more.
   Status run(const Model& model, const std::function<void()>& on_start);
 
  private:

@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from serving import Server, completion, read_all
+from serving import Server, chat, completion, read_all
 
 SCALE = float(os.environ.get("PAGODA_DRILL_SCALE", "1"))
 
@@ -97,6 +97,27 @@ class Drills(unittest.TestCase):
                     watch.unregister(key.fileobj)
                     key.fileobj.close()
             self.assertEqual(told, len(slow))
+
+    def test_clients_that_do_not_read(self):
+        with Server("--ctx", "512", "--write-timeout", "1") as server:
+            server.post("/v1/completions", completion(max_tokens=1))
+            idle = server.metric("kv_blocks_used"), descriptors(server)
+            large = chat(n=16, logprobs=True, top_logprobs=20, max_tokens=300, ignore_eos=True, stream=True)  # over 10 MB
+            server.request("POST", "/v1/chat/completions", large)  # makes the cache's pages real
+            before = int(open(f"/proc/{server.process.pid}/statm").read().split()[1]) * 4096
+            clients = []
+            for _ in range(2):
+                client = socket.socket()
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.connect((server.host, server.port))
+                client.sendall(post(large, "/v1/chat/completions"))
+                clients.append(client)
+            self.assertTrue(server.wait_for(lambda: server.metric("requests_aborted_total") >= 2, 180))
+            self.settle(server, *idle)
+            after = int(open(f"/proc/{server.process.pid}/statm").read().split()[1]) * 4096
+            self.assertLess(after - before, 16 << 20)
+            for client in clients:
+                client.close()
 
     def test_overload_answers_everybody(self):
         with Server("--ctx", "256", "--max-running", "4", "--max-queued", "8") as server:

@@ -144,6 +144,24 @@ class Http(unittest.TestCase):
         self.assertTrue(log)
         self.assertNotIn("capital of France", self.server.log())
 
+    def test_a_stream_that_waits_is_kept_alive(self):
+        with Server("--ctx", "1024", "--max-running", "1", "--keep-alive-interval", "0.1") as busy:
+            body = json.dumps(completion(max_tokens=4, stream=True)).encode()
+            head = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n")
+            first = busy.connect()
+            long = json.dumps(completion(max_tokens=1000, ignore_eos=True, stream=True)).encode()
+            first.sendall(head % len(long) + long)
+            first.recv(10)
+            with busy.connect() as second:
+                second.sendall(head % len(body) + body)
+                time.sleep(0.5)
+                first.close()  # and the second's turn comes
+                data = read_all(second)
+            self.assertIn(b": keep-alive\n\n", data)
+            self.assertTrue(data.startswith(b"HTTP/1.1 200 OK\r\n"))
+            self.assertIn(b"data: [DONE]\n\n", data)
+
     def test_a_connection_limit_and_overload_are_told(self):
         with Server("--ctx", "256", "--max-connections", "4", "--max-running", "1", "--max-queued", "1") as small:
             held = [small.connect() for _ in range(4)]
