@@ -99,7 +99,7 @@ class Drills(unittest.TestCase):
             self.assertEqual(told, len(slow))
 
     def test_clients_that_do_not_read(self):
-        with Server("--ctx", "512", "--write-timeout", "1") as server:
+        with Server("--ctx", "512", "--write-timeout", "1", "--kv-tokens", "5600") as server:
             server.post("/v1/completions", completion(max_tokens=1))
             idle = server.metric("kv_blocks_used"), descriptors(server)
             large = chat(n=16, logprobs=True, top_logprobs=20, max_tokens=300, ignore_eos=True, stream=True)  # over 10 MB
