@@ -12,10 +12,21 @@
 namespace pagoda::server {
 namespace {
 
+/// Ids that stand for a text: a model's head may have more rows than its tokenizer has tokens.
+std::int64_t num_tokens(const Model& model) {
+  std::int64_t count = model.info().has_tokenizer ? model.info().vocabulary : 0;
+  while (count > 0) {
+    const std::array last = {static_cast<std::int32_t>(count - 1)};
+    if (model.detokenize(last).ok()) break;
+    --count;
+  }
+  return count;
+}
+
 ServedModel describe(const Model& model, const ServerOptions& options) {
   const ModelInfo& info = model.info();
   return {.name = options.alias.empty() ? info.name : options.alias,
-          .vocabulary = info.vocabulary,
+          .vocabulary = num_tokens(model),
           .context = info.context,
           .has_template = info.has_chat_template,
           .declares_temperature = model.sampling_defaults().temperature.has_value(),

@@ -1,0 +1,106 @@
+"""A model whose weights are made up, with a tokenizer from elsewhere: reasoning, and ids that stand for no text."""
+import json
+import os
+import tempfile
+import unittest
+
+from serving import Server, events
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+THINK, CLOSE, END, TOKENS, MODEL_TOKENS = 256, 257, 258, 259, 320
+
+TEMPLATE = ("{% for m in messages %}{{ m.content }}{% endfor %}"
+            "{% if add_generation_prompt and (enable_thinking is not defined or enable_thinking) %}<think>\n{% endif %}")
+
+
+def byte_characters():
+    """The characters by which byte-level vocabularies write the 256 bytes."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in plain]
+    return {**{b: chr(b) for b in plain}, **{b: chr(256 + i) for i, b in enumerate(others)}}
+
+
+def write_model(folder):
+    with open(os.path.join(ROOT, "configs/Qwen3-4B.json")) as file:
+        config = json.load(file)
+    config.update(vocab_size=MODEL_TOKENS, hidden_size=64, num_hidden_layers=2, intermediate_size=128, head_dim=32,
+                  num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512, max_window_layers=2,
+                  eos_token_id=END, bos_token_id=END)
+    added = [{"id": id, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+              "special": special} for id, text, special in
+             ((THINK, "<think>", False), (CLOSE, "</think>", False), (END, "<|im_end|>", True))]
+    characters = byte_characters()
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+                 "pre_tokenizer": level, "post_processor": None, "decoder": level,
+                 "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                           "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                           "vocab": {characters[b]: b for b in range(256)}, "merges": []}}
+    for name, text in (("config.json", json.dumps(config)), ("tokenizer.json", json.dumps(tokenizer)),
+                       ("chat_template.jinja", TEMPLATE)):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+    return os.path.join(folder, "config.json")
+
+
+class MadeUp(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.server = Server("--dummy-weights", "--tokenizer", cls.folder.name, "--alias", "made-up", "--kv-tokens", "8192",
+                            model=write_model(cls.folder.name))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+        cls.folder.cleanup()
+
+    def ask(self, **more):
+        body = {"model": "made-up", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 60, "temperature": 1,
+                "logit_bias": {str(CLOSE): 2.5}, "ignore_eos": True, **more}
+        status, whole = self.server.post("/v1/chat/completions", body)
+        self.assertEqual(status, 200, whole)
+        data = self.server.request("POST", "/v1/chat/completions", {**body, "stream": True})[2]
+        deltas = [json.loads(e)["choices"][0]["delta"] for e in events(data)[:-1]]
+        message = whole["choices"][0]["message"]
+        for name in ("content", "reasoning_content"):
+            self.assertEqual("".join(d.get(name, "") for d in deltas), message.get(name, ""), (name, more))
+        return message
+
+    def test_reasoning_is_the_same_streamed_or_not(self):
+        both = 0
+        for seed in range(12):
+            message = self.ask(seed=seed)
+            self.assertNotIn("<think>", message["content"][:7])
+            self.assertNotIn("</think>", message.get("reasoning_content", ""))
+            if message["content"] and message.get("reasoning_content"):
+                both += 1
+                stop = message["content"][:2]
+                stopped = self.ask(seed=seed, stop=[stop])
+                self.assertNotIn(stop, stopped["content"])
+                stopped = self.ask(seed=seed, stop=[message["reasoning_content"][:2]])
+                self.assertEqual(stopped["content"], "")
+        self.assertGreater(both, 2)
+
+    def test_without_thinking_all_is_content(self):
+        message = self.ask(seed=1, enable_thinking=False)
+        self.assertNotIn("reasoning_content", message)
+
+    def test_ids_beyond_the_tokenizer_end_nothing(self):
+        body = {"model": "made-up", "prompt": "abc", "max_tokens": 300, "temperature": 2, "seed": 1, "logprobs": 2,
+                "ignore_eos": True}
+        status, whole = self.server.post("/v1/completions", body)
+        self.assertEqual(status, 200, whole)
+        tokens = whole["choices"][0]["logprobs"]["tokens"]
+        self.assertEqual(len(tokens), 300)
+        self.assertIn("", tokens)  # drawn, and without a text
+        self.assertEqual(self.server.get("/health")[0], 200)
+        for id in (TOKENS, MODEL_TOKENS - 1, MODEL_TOKENS):
+            for more in ({"prompt": [id]}, {"logit_bias": {str(id): 1}}, {"stop_token_ids": [id]}):
+                status, answer = self.server.post("/v1/completions", {**body, **more})
+                self.assertEqual(status, 400, (id, more))
+                self.assertEqual(answer["error"]["param"], next(iter(more)))
+
+
+if __name__ == "__main__":
+    unittest.main()
