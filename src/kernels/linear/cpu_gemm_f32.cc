@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/linear/float_gemm.h"
+#include "kernels/linear/fp8_rows16.h"
 #include "kernels/linear/row_tiles.h"
 
 namespace pagoda::kernels {
@@ -12,7 +13,9 @@ namespace {
 
 using float_gemm::Element;
 
-using FindProduct = float_gemm::ProductKernel (*)(Element element);
+using float_gemm::Kind;
+
+using FindProduct = float_gemm::ProductKernel (*)(Kind kind);
 
 struct Params {
   std::array<float_gemm::Product, kMaxLinearWeights> products;
@@ -32,8 +35,9 @@ void multiply(const Params& params, device::HostRange range) {
   }
 }
 
-Element element_of(const quant::Format& format) {
-  return format.name == "f32" ? Element::kF32 : format.name == "f16" ? Element::kF16 : Element::kBf16;
+Kind kind_of(const quant::Format& format) {
+  if (kFp8Rows16Layout.supports(format)) return fp8_kind(format);
+  return {format.name == "f32" ? Element::kF32 : format.name == "f16" ? Element::kF16 : Element::kBf16};
 }
 
 class Step final : public LinearStep {
@@ -42,12 +46,16 @@ class Step final : public LinearStep {
     params_.num_products = tiles_.num_weights;
     for (int w = 0; w < tiles_.num_weights; ++w) {
       const LinearWeight& weight = weights[static_cast<std::size_t>(w)];
-      params_.kernels[w] = find(element_of(*weight.format));
+      params_.kernels[w] = find(kind_of(*weight.format));
       params_.units[w] = (weight.shape.n + float_gemm::kTileRows - 1) / float_gemm::kTileRows;
       params_.products[w] = {.weight = reinterpret_cast<const std::uint8_t*>(weight.data),
                              .bias = weight.bias,
                              .n = weight.shape.n,
                              .k = weight.shape.k};
+      if (weight.layout != &kFp8Rows16Layout) continue;
+      params_.products[w].block = weight.format->block_elements;
+      params_.products[w].tile_bytes = fp8_tile_bytes(*weight.format, weight.shape.k);
+      params_.products[w].region_bytes = fp8_region_bytes(*weight.format, weight.shape.k);
     }
   }
 
@@ -72,9 +80,12 @@ class Step final : public LinearStep {
   Params params_;
 };
 
-Arithmetic arithmetic(Precision, const quant::Format&) { return {"f32_4_chains_fma"}; }
+Arithmetic arithmetic(Precision, const quant::Format& format) {
+  return {kFp8Rows16Layout.supports(format) ? "f32_4_chains_scaled" : "f32_4_chains_fma"};
+}
 
 const Layout* layout(const quant::Format& format) {
+  if (kFp8Rows16Layout.supports(format)) return &kFp8Rows16Layout;
   return kFloatRows16Layout.supports(format) ? &kFloatRows16Layout : nullptr;
 }
 

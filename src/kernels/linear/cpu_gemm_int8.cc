@@ -54,12 +54,18 @@ class Step final : public LinearStep {
     params_.num_products = tiles_.num_weights;
     for (int w = 0; w < tiles_.num_weights; ++w) {
       const LinearWeight& weight = weights[static_cast<std::size_t>(w)];
-      params_.kernels[w] = find(*find_int8_encoding(*weight.format), terms_);
+      const Encoding encoding = *find_int8_encoding(*weight.format);
+      params_.kernels[w] = find(encoding, terms_);
       params_.units[w] = ceil_div(weight.shape.n, tiles_.tile_rows);
       params_.products[w].weight = reinterpret_cast<const std::uint8_t*>(weight.data);
       params_.products[w].bias = weight.bias;
       params_.products[w].n = weight.shape.n;
+      // A row's last block may be used in part; it is stored whole.
+      const std::int64_t stored = round_up(weight.shape.k, weight.format->block_elements) / kGroup;
       params_.products[w].groups = weight.shape.k / kGroup;
+      params_.products[w].tile_bytes = int8_rows16::tile_bytes(encoding, stored);
+      params_.products[w].region_bytes = int8_rows16::region_bytes(encoding, stored);
+      params_.products[w].group_log2 = encoding.group_log2;
     }
   }
 
@@ -112,7 +118,7 @@ std::vector<CompileUnit> units(const LinearProblem&, const device::DeviceCaps&) 
 template <device::CpuIsa kIsa>
 bool supports(const LinearProblem& problem, const device::DeviceCaps& caps) {
   return caps.kind == device::DeviceKind::kCpu && caps.isa >= kIsa && problem.activation == tensor::DType::kF32 &&
-         problem.precision != Precision::kExact && layouts_match(problem, kInt8Avx2Linear);
+         problem.precision != Precision::kExact && problem.k % kGroup == 0 && layouts_match(problem, kInt8Avx2Linear);
 }
 
 template <FindProduct kFind>

@@ -6,6 +6,9 @@
 // Chosen without AVX-512 VNNI. Zen 4, one core, 2026-11-30: q4_1, 512 tokens 139 Gop/s, one token 24 GB/s.
 #include <immintrin.h>
 
+#include <iterator>
+#include <utility>
+
 #include "kernels/linear/int8_gemm.h"
 
 namespace pagoda::kernels::int8_gemm {
@@ -18,11 +21,14 @@ constexpr std::int64_t kPanelGroups = 16;
 /// Bytes that prefetching runs ahead of a stream of weights.
 constexpr std::int64_t kAhead = 4096;
 
-constexpr bool has_minimum(Encoding e) { return e.offset_log2 < 0; }
-constexpr int scales_a_group(Encoding e) { return e.params == Params::kSuper6 ? 2 : 1; }
+/// Bits of an unpacked code: a table's entries are wider than their places in it.
+constexpr int unpacked_bits(Encoding e) {
+  return e.table == Table::kIq4 ? 8 : e.table == Table::kE2m1 ? 5 : e.code_bits;
+}
+constexpr bool is_signed(Encoding e) { return unpacked_bits(e) == 8; }
 
 /// Products of a vector that fit a 16-bit sum: 2 · max code · 128 · vectors < 2^15. 8-bit codes: none do.
-constexpr int vectors_a_sum(Encoding e) { return e.code_bits == 4 ? 8 : e.code_bits == 5 ? 4 : 2; }
+constexpr int vectors_a_sum(Encoding e) { return unpacked_bits(e) == 4 ? 8 : unpacked_bits(e) == 5 ? 4 : 2; }
 
 /// One group of a row tile, unpacked: vector v is codes[2·v] (rows 0 … 7) and codes[2·v + 1]. 8-bit codes are signed.
 struct PanelGroup {
@@ -43,6 +49,10 @@ __m256i upper_bits(__m256i bits, int from, __m256i mask) {
   return _mm256_and_si256(moved, mask);
 }
 
+/// A table's entries, signed if they are wide.
+template <Encoding kEncoding>
+constexpr TableBytes kTable = table_bytes(kEncoding, is_signed(kEncoding) ? 128 : 0);
+
 template <Encoding kEncoding>
 void unpack_codes(const Byte* at, __m256i* codes) {
   if constexpr (kEncoding.code_bits == 8) {
@@ -52,6 +62,16 @@ void unpack_codes(const Byte* at, __m256i* codes) {
     return;
   }
   const __m256i nibble = _mm256_set1_epi8(15);
+  if constexpr (kEncoding.table != Table::kNone) {
+    const __m256i table =
+        _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kTable<kEncoding>.bytes)));
+    for (int i = 0; i < 8; ++i) {
+      const __m256i both = load_vector(at + 32 * i);
+      codes[i] = _mm256_shuffle_epi8(table, _mm256_and_si256(both, nibble));
+      codes[i + 8] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble));
+    }
+    return;
+  }
   for (int i = 0; i < 8; ++i) {
     const __m256i both = load_vector(at + 32 * i);
     codes[i] = _mm256_and_si256(both, nibble);
@@ -71,13 +91,65 @@ void unpack_codes(const Byte* at, __m256i* codes) {
   }
 }
 
-/// Products of an f16 and a scale code of at most 8 bits are exact.
+__m256 load_bf16(const Byte* at) {
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+/// 2^(e - 128): a normal number's exponent is e - 1; those of e below 2 are subnormal.
+__m256 load_exponents(const Byte* at) {
+  const __m256i e = _mm256_cvtepu8_epi32(load_8(at));
+  const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+  const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+  const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, tiny));
+}
+
+/// Half of e4m3 values, exact: an f16 whose exponent is 8 too small, and so 2^-8 of the value, but for NaN.
+__m256 load_half_e4m3(const Byte* at) {
+  const __m128i bytes = _mm_cvtepu8_epi16(load_8(at));
+  const __m128i size = _mm_slli_epi16(_mm_and_si128(bytes, _mm_set1_epi16(0x7f)), 7);
+  const __m128i sign = _mm_slli_epi16(_mm_and_si128(bytes, _mm_set1_epi16(0x80)), 8);
+  const __m128i nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x7f << 7));
+  const __m128i halves = _mm_or_si128(_mm_or_si128(size, sign), _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
+  return _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(128));
+}
+
+/// Products of an f16 and a scale code of at most 8 bits are exact, as are those of kFloatZero.
 template <Encoding kEncoding>
-void unpack_scales(const Byte* region, std::int64_t group, PanelGroup& out) {
-  const Byte* at = region + group / param_groups(kEncoding) * param_bytes(kEncoding);
+void unpack_scales(const Byte* region, std::int64_t group, int group_log2, PanelGroup& out) {
+  const std::int64_t block = is_super(kEncoding) ? group / kSuperGroups : group >> group_log2;
+  const Byte* at = region + block * param_bytes(kEncoding);
   for (int h = 0; h < 2; ++h) {
+    if constexpr (kEncoding.params == Params::kExponent) {
+      out.d[0][h] = load_exponents(at + 8 * h);
+      continue;
+    }
+    if constexpr (kEncoding.params == Params::kBf16Pair) {
+      out.d[0][h] = load_bf16(at + 16 * h);
+      out.m[h] = load_bf16(at + 32 + 16 * h);
+      continue;
+    }
+    if constexpr (kEncoding.params == Params::kFloatZero) {
+      const __m256i bits = load_vector(at + 32 * h);
+      const __m256i low = _mm256_set1_epi32(255);
+      out.d[0][h] = _mm256_castsi256_ps(_mm256_andnot_si256(low, bits));
+      const __m256 m = _mm256_mul_ps(out.d[0][h], _mm256_cvtepi32_ps(_mm256_and_si256(low, bits)));
+      out.m[h] = _mm256_xor_ps(m, _mm256_set1_ps(-0.0f));
+      continue;
+    }
+    if constexpr (kEncoding.params == Params::kSuperE4m3) {
+      const __m256 whole = _mm256_castsi256_ps(load_vector(at + 32 * h));
+      const Byte* codes = at + 64 + 32 * (group % kSuperGroups) + 8 * h;
+      out.d[0][h] = _mm256_mul_ps(whole, load_half_e4m3(codes));
+      out.d[1][h] = _mm256_mul_ps(whole, load_half_e4m3(codes + 16));
+      continue;
+    }
     const __m256 d = load_halves(at + 16 * h);
     out.d[0][h] = d;
+    if constexpr (kEncoding.params == Params::kSuper8) {
+      out.d[0][h] = _mm256_mul_ps(d, load_signed(at + 32 + 16 * (group % kSuperGroups) + 8 * h));
+    }
     if constexpr (kEncoding.params == Params::kScaleMinimum) out.m[h] = load_halves(at + 32 + 16 * h);
     if constexpr (kEncoding.params == Params::kSuper4) {
       const Byte* codes = at + 64 + 32 * (group % kSuperGroups) + 8 * h;
@@ -103,7 +175,7 @@ __m256i broadcast_4(const std::int8_t* codes) {
 template <Encoding kEncoding, int kVectors>
 __m256i dot(const PanelGroup& w, int h, int first, const std::int8_t* a) {
   __m256i whole = _mm256_setzero_si256();
-  if constexpr (kEncoding.code_bits == 8) {
+  if constexpr (is_signed(kEncoding)) {
     for (int v = first; v < first + kVectors; ++v) {
       const __m256i code = w.codes[2 * v + h];
       const __m256i four = broadcast_4(a + 4 * v);
@@ -138,8 +210,11 @@ void add_group(const PanelGroup& w, const Record<kTokens, kTerms>& x, __m256 (*s
           const __m256i upper = dot<kEncoding, 8 / kScales>(w, h, 4 * part, x.codes[0][t]);
           whole = _mm256_add_epi32(whole, _mm256_slli_epi32(upper, 8));
         }
-        if constexpr (kEncoding.offset_log2 >= 0 && kEncoding.code_bits != 8) {
+        if constexpr (kEncoding.offset_log2 >= 0 && !is_signed(kEncoding)) {
           whole = _mm256_add_epi32(whole, _mm256_slli_epi32(_mm256_set1_epi32(start), kEncoding.offset_log2));
+        }
+        if constexpr (has_minimum(kEncoding) && is_signed(kEncoding)) {  // 128 was taken off
+          whole = _mm256_sub_epi32(whole, _mm256_slli_epi32(_mm256_set1_epi32(start), 7));
         }
         const __m256 product = _mm256_mul_ps(w.d[part][h], _mm256_cvtepi32_ps(whole));
         sums[t][h] = _mm256_fmadd_ps(_mm256_set1_ps(x.scale[t]), product, sums[t][h]);
@@ -203,13 +278,13 @@ void sweep_tokens(const PanelGroup* panel, const Product& product, const Place& 
 
 template <Encoding kEncoding>
 void unpack_panel(const Product& product, const Place& place, PanelGroup* panel) {
-  const Byte* params = product.weight + place.tile * tile_bytes(kEncoding, product.groups);
-  const Byte* codes = params + region_bytes(kEncoding, product.groups) + place.first * code_bytes(kEncoding);
+  const Byte* params = product.weight + place.tile * product.tile_bytes;
+  const Byte* codes = params + product.region_bytes + place.first * code_bytes(kEncoding);
   for (std::int64_t group = 0; group < place.count; ++group, codes += code_bytes(kEncoding)) {
     for (int line = 0; line < kEncoding.code_bits; ++line) {
       _mm_prefetch(reinterpret_cast<const char*>(codes) + kAhead + 64 * line, _MM_HINT_T0);
     }
-    unpack_scales<kEncoding>(params, place.first + group, panel[group]);
+    unpack_scales<kEncoding>(params, place.first + group, product.group_log2, panel[group]);
     unpack_codes<kEncoding>(codes, panel[group].codes);
   }
 }
@@ -237,22 +312,22 @@ struct Entry {
   ProductKernel kernels[2];
 };
 
-template <Encoding kEncoding>
-constexpr Entry entry() {
-  return {kEncoding, {&run<kEncoding, 1>, &run<kEncoding, 2>}};
+struct Entries {
+  Entry all[std::size(kKinds)];
+};
+
+template <std::size_t... kIndex>
+constexpr Entries make_entries(std::index_sequence<kIndex...>) {
+  return {{{kKinds[kIndex], {&run<kKinds[kIndex], 1>, &run<kKinds[kIndex], 2>}}...}};
 }
 
-constexpr Entry kEntries[] = {entry<kQ4_0>(), entry<kQ4_1>(), entry<kQ5_0>(), entry<kQ5_1>(),
-                              entry<kQ8_0>(), entry<kQ4_K>(), entry<kQ5_K>(), entry<kQ6_K>()};
+constexpr Entries kEntries = make_entries(std::make_index_sequence<std::size(kKinds)>());
 
 }  // namespace
 
 ProductKernel product_avx2(const Encoding& encoding, int terms) {
-  for (const Entry& e : kEntries) {
-    if (e.encoding.params == encoding.params && e.encoding.code_bits == encoding.code_bits &&
-        e.encoding.offset_log2 == encoding.offset_log2) {
-      return e.kernels[terms - 1];
-    }
+  for (const Entry& e : kEntries.all) {
+    if (e.encoding == encoding.kind()) return e.kernels[terms - 1];
   }
   return nullptr;
 }

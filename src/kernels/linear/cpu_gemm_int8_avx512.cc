@@ -9,6 +9,9 @@
 // 178); one token 60 GB/s from L2, 23 GB/s from memory beside 31 of plain reads.
 #include <immintrin.h>
 
+#include <iterator>
+#include <utility>
+
 #include "kernels/linear/int8_gemm.h"
 
 namespace pagoda::kernels::int8_gemm {
@@ -20,9 +23,6 @@ using Byte = std::uint8_t;
 constexpr std::int64_t kPanelGroups = 18;
 /// Bytes that prefetching, into L2, runs ahead of a stream of weights: 24 instead of 12 GB/s a core on Zen 4.
 constexpr std::int64_t kAhead = 16384;
-
-constexpr bool has_minimum(Encoding e) { return e.offset_log2 < 0; }
-constexpr int scales_a_group(Encoding e) { return e.params == Params::kSuper6 ? 2 : 1; }
 
 __m512i load_vector(const Byte* at) { return _mm512_loadu_si512(at); }
 
@@ -40,6 +40,9 @@ __m512i add_bits(__m512i code, __m512i bits, __m512i mask) {
   return _mm512_ternarylogic_epi32(code, shift<kLeft>(bits), mask, 0xf8);
 }
 
+template <Encoding kEncoding>
+constexpr TableBytes kTable = table_bytes(kEncoding, 0);
+
 /// The eight vectors of codes of one group.
 template <Encoding kEncoding>
 void unpack_codes(const Byte* at, __m512i* v) {
@@ -48,6 +51,16 @@ void unpack_codes(const Byte* at, __m512i* v) {
     return;
   }
   const __m512i nibble = _mm512_set1_epi8(15);
+  if constexpr (kEncoding.table != Table::kNone) {
+    const __m512i table =
+        _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(kTable<kEncoding>.bytes)));
+    for (int i = 0; i < 4; ++i) {
+      const __m512i both = load_vector(at + 64 * i);
+      v[i] = _mm512_shuffle_epi8(table, _mm512_and_si512(both, nibble));
+      v[i + 4] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble));
+    }
+    return;
+  }
   for (int i = 0; i < 4; ++i) {
     const __m512i both = load_vector(at + 64 * i);
     v[i] = _mm512_and_si512(both, nibble);
@@ -88,12 +101,64 @@ __m128i load_16(const Byte* at) { return _mm_loadu_si128(reinterpret_cast<const 
 __m512 load_unsigned(const Byte* at) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16(at))); }
 __m512 load_signed(const Byte* at) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16(at))); }
 
-/// Products of an f16 and a scale code of at most 8 bits are exact.
+__m512 load_bf16(const Byte* at) {
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+/// 2^(e - 128): a normal number's exponent is e - 1; those of e below 2 are subnormal.
+__m512 load_exponents(const Byte* at) {
+  const __m512i e = _mm512_cvtepu8_epi32(load_16(at));
+  const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+  const __m512i subnormal = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+  const __mmask16 tiny = _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2));
+  return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, tiny, subnormal));
+}
+
+/// Half of e4m3 values, exact: an f16 whose exponent is 8 too small, and so 2^-8 of the value, but for NaN.
+__m512 load_half_e4m3(const Byte* at) {
+  const __m256i bytes = _mm256_cvtepu8_epi16(load_16(at));
+  const __m256i size = _mm256_slli_epi16(_mm256_and_si256(bytes, _mm256_set1_epi16(0x7f)), 7);
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(bytes, _mm256_set1_epi16(0x80)), 8);
+  const __m256i nan = _mm256_cmpeq_epi16(size, _mm256_set1_epi16(0x7f << 7));
+  const __m256i halves = _mm256_or_si256(_mm256_or_si256(size, sign), _mm256_and_si256(nan, _mm256_set1_epi16(0x7e00)));
+  return _mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(128));
+}
+
+/// Products of an f16 and a scale code of at most 8 bits are exact, as are those of kFloatZero.
 template <Encoding kEncoding>
-Scales unpack_scales(const Byte* region, std::int64_t group) {
+Scales unpack_scales(const Byte* region, std::int64_t group, int group_log2) {
   Scales scales;
-  const Byte* at = region + group / param_groups(kEncoding) * param_bytes(kEncoding);
+  const std::int64_t block = is_super(kEncoding) ? group / kSuperGroups : group >> group_log2;
+  const Byte* at = region + block * param_bytes(kEncoding);
+  if constexpr (kEncoding.params == Params::kExponent) {
+    scales.d[0] = load_exponents(at);
+    return scales;
+  }
+  if constexpr (kEncoding.params == Params::kBf16Pair) {
+    scales.d[0] = load_bf16(at);
+    scales.m = load_bf16(at + 32);
+    return scales;
+  }
+  if constexpr (kEncoding.params == Params::kFloatZero) {
+    const __m512i bits = load_vector(at);
+    const __m512i low = _mm512_set1_epi32(255);
+    scales.d[0] = _mm512_castsi512_ps(_mm512_andnot_si512(low, bits));
+    scales.m = _mm512_mul_ps(scales.d[0], _mm512_cvtepi32_ps(_mm512_and_si512(low, bits)));
+    scales.m = _mm512_xor_ps(scales.m, _mm512_set1_ps(-0.0f));
+    return scales;
+  }
+  if constexpr (kEncoding.params == Params::kSuperE4m3) {
+    const __m512 d = _mm512_castsi512_ps(load_vector(at));
+    const Byte* codes = at + 64 + 32 * (group % kSuperGroups);
+    scales.d[0] = _mm512_mul_ps(d, load_half_e4m3(codes));
+    scales.d[1] = _mm512_mul_ps(d, load_half_e4m3(codes + 16));
+    return scales;
+  }
   scales.d[0] = load_halves(at);
+  if constexpr (kEncoding.params == Params::kSuper8) {
+    scales.d[0] = _mm512_mul_ps(scales.d[0], load_signed(at + 32 + 16 * (group % kSuperGroups)));
+  }
   if constexpr (kEncoding.params == Params::kScaleMinimum) scales.m = load_halves(at + 32);
   if constexpr (kEncoding.params == Params::kSuper4) {
     const Byte* codes = at + 64 + 32 * (group % kSuperGroups);
@@ -212,8 +277,8 @@ struct StreamGroup {
 /// One tile of tokens against packed rows, unpacked on the way.
 template <Encoding kEncoding, int kTokens, int kTerms>
 void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) {
-  const std::int64_t bytes = tile_bytes(kEncoding, product.groups);
-  const std::int64_t region = region_bytes(kEncoding, product.groups);
+  const std::int64_t bytes = product.tile_bytes;
+  const std::int64_t region = product.region_bytes;
   constexpr std::int64_t kLines = (code_bytes(kEncoding) + param_bytes(kEncoding) / param_groups(kEncoding) + 63) / 64;
   const Byte* share = product.weight + end * bytes;
   for (std::int64_t tile = begin; tile < end; ++tile) {
@@ -231,7 +296,7 @@ void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) 
         for (int line = 0; line < kLines; ++line) _mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
       }
       StreamGroup w;
-      w.scales = unpack_scales<kEncoding>(params, group);
+      w.scales = unpack_scales<kEncoding>(params, group, product.group_log2);
       unpack_codes<kEncoding>(codes, w.vectors);
       add_group<has_minimum(kEncoding), scales_a_group(kEncoding), kEncoding.offset_log2>(w, x[group], sums);
       codes += code_bytes(kEncoding);
@@ -264,15 +329,15 @@ void unpack_panel(const Product& product, std::int64_t tile, std::int64_t first,
   if constexpr (!has_minimum(kEncoding))
     raise = _mm512_set1_epi8(static_cast<char>(128 - (1 << kEncoding.offset_log2)));
   for (int r = 0; r < kRows; ++r) {
-    const std::int64_t bytes = tile_bytes(kEncoding, product.groups);
+    const std::int64_t bytes = product.tile_bytes;
     const Byte* params = product.weight + (tile + r) * bytes;
-    const Byte* codes = params + region_bytes(kEncoding, product.groups) + first * code_bytes(kEncoding);
+    const Byte* codes = params + product.region_bytes + first * code_bytes(kEncoding);
     for (std::int64_t group = 0; group < count; ++group, codes += code_bytes(kEncoding)) {
       const Byte* ahead = codes + kRows * bytes;
       if (ahead < share) {
         for (int line = 0; line < kEncoding.code_bits; ++line) _mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
       }
-      const Scales scales = unpack_scales<kEncoding>(params, first + group);
+      const Scales scales = unpack_scales<kEncoding>(params, first + group, product.group_log2);
       __m512i v[8];
       unpack_codes<kEncoding>(codes, v);
       for (int i = 0; i < 8; ++i) {
@@ -317,7 +382,7 @@ void sweep_tokens(const PanelGroup<kMinimum, kScales, kRows>* panel, std::int64_
 /// All tokens against kRows row tiles.
 template <Encoding kEncoding, int kRows, int kTerms>
 void panel_tiles(const Product& product, std::int64_t tile, std::int64_t end) {
-  const Byte* share = product.weight + end * tile_bytes(kEncoding, product.groups);
+  const Byte* share = product.weight + end * product.tile_bytes;
   PanelOf<kEncoding, kRows> panel[kPanelGroups];
   const std::int64_t panels = (product.groups + kPanelGroups - 1) / kPanelGroups;
   const std::int64_t tiles = token_tiles(product.m, kTerms);
@@ -355,22 +420,22 @@ struct Entry {
   ProductKernel kernels[2];
 };
 
-template <Encoding kEncoding>
-constexpr Entry entry() {
-  return {kEncoding, {&run<kEncoding, 1>, &run<kEncoding, 2>}};
+struct Entries {
+  Entry all[std::size(kKinds)];
+};
+
+template <std::size_t... kIndex>
+constexpr Entries make_entries(std::index_sequence<kIndex...>) {
+  return {{{kKinds[kIndex], {&run<kKinds[kIndex], 1>, &run<kKinds[kIndex], 2>}}...}};
 }
 
-constexpr Entry kEntries[] = {entry<kQ4_0>(), entry<kQ4_1>(), entry<kQ5_0>(), entry<kQ5_1>(),
-                              entry<kQ8_0>(), entry<kQ4_K>(), entry<kQ5_K>(), entry<kQ6_K>()};
+constexpr Entries kEntries = make_entries(std::make_index_sequence<std::size(kKinds)>());
 
 }  // namespace
 
 ProductKernel product_avx512(const Encoding& encoding, int terms) {
-  for (const Entry& e : kEntries) {
-    if (e.encoding.params == encoding.params && e.encoding.code_bits == encoding.code_bits &&
-        e.encoding.offset_log2 == encoding.offset_log2) {
-      return e.kernels[terms - 1];
-    }
+  for (const Entry& e : kEntries.all) {
+    if (e.encoding == encoding.kind()) return e.kernels[terms - 1];
   }
   return nullptr;
 }

@@ -66,8 +66,8 @@ const Layout kRowsF32Layout = {.name = "rows_f32",
                                .decode_row = decode_rows_f32_row};
 
 std::span<const Layout* const> all_layouts() {
-  static constexpr std::array kAll = {&kRowsLayout,        &kRowsF32Layout, &kInt8Rows16Layout,
-                                      &kFloatRows16Layout, &kMma16Layout,   &kMmaCodesLayout};
+  static constexpr std::array kAll = {&kRowsLayout,      &kRowsF32Layout, &kInt8Rows16Layout, &kFloatRows16Layout,
+                                      &kFp8Rows16Layout, &kMma16Layout,   &kMmaCodesLayout};
   return kAll;
 }
 

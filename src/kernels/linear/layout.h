@@ -57,6 +57,9 @@ extern const Layout kInt8Rows16Layout;
 /// f32, f16 and bf16 with rows interleaved 16 at a time: column after column of 16 elements.
 extern const Layout kFloatRows16Layout;
 
+/// 8-bit floats with rows interleaved 16 at a time, after their blocks' scales (fp8_rows16.h).
+extern const Layout kFp8Rows16Layout;
+
 /// bf16 in the order of tensor-core fragments: what GPUs' kernels read (cuda_mma16.h).
 extern const Layout kMma16Layout;
 

@@ -1,89 +1,20 @@
 // Packing into kInt8Rows16Layout and back (int8_rows16.h has the picture). Blocks are taken apart byte by byte; what
 // the bytes of each format mean is said in quant/formats/.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/checked.h"
 #include "kernels/linear/int8_formats.h"
+#include "kernels/linear/int8_lane.h"
 #include "kernels/linear/layout.h"
 
 namespace pagoda::kernels {
 namespace {
 
 using namespace int8_rows16;
-using Byte = std::uint8_t;
-
-/// One row's place in a tile.
-struct Lane {
-  Byte* params;  ///< of the block of parameters
-  Byte* codes;   ///< of the first group
-  int row;
-
-  Byte* bytes(std::int64_t array) const { return params + array + row; }           ///< in an array of bytes
-  Byte* halves(std::int64_t array) const { return params + array + 2 * row; }      ///< in an array of f16
-  Byte* vector(std::int64_t index) const { return codes + 64 * index + 4 * row; }  ///< in a vector of codes
-};
-
-/// Either way between the file's bytes and the tile's: `kPack` says which.
-template <bool kPack>
-struct Mover {
-  static void copy(Byte* file, Byte* tile, std::size_t bytes) {
-    kPack ? std::memcpy(tile, file, bytes) : std::memcpy(file, tile, bytes);
-  }
-
-  /// 16 bytes with the low nibbles columns 0 … 15 and the high ones 16 … 31: GGML's order is the tile's.
-  static void nibbles(Byte* file, const Lane& lane) {
-    for (int v = 0; v < 4; ++v) copy(file + 4 * v, lane.vector(v), 4);
-  }
-
-  /// 32 fifth bits, bit c for column c.
-  static void fifth_bits(Byte* file, const Lane& lane) {
-    std::uint32_t bits = 0;
-    Byte* tile = lane.vector(4);
-    if constexpr (kPack) {
-      std::memcpy(&bits, file, 4);
-      for (int i = 0; i < 4; ++i) {
-        Byte column_bits = 0;
-        for (int v = 0; v < 8; ++v) column_bits = static_cast<Byte>(column_bits | ((bits >> (4 * v + i)) & 1u) << v);
-        tile[i] = column_bits;
-      }
-    } else {
-      for (int i = 0; i < 4; ++i) {
-        for (int v = 0; v < 8; ++v) bits |= static_cast<std::uint32_t>((tile[i] >> v) & 1) << (4 * v + i);
-      }
-      std::memcpy(file, &bits, 4);
-    }
-  }
-};
-
-/// Codes of one column of a 4-, 5- or 6-bit group, read from or written to a tile one by one: the K formats' order is
-/// not the tile's.
-template <int kBits>
-int get_code(const Lane& lane, int column) {
-  const int v = column / 4;
-  const int i = column % 4;
-  int code = (lane.vector(v % 4)[i] >> (v < 4 ? 0 : 4)) & 15;
-  if constexpr (kBits == 5) code |= ((lane.vector(4)[i] >> v) & 1) << 4;
-  if constexpr (kBits == 6) code |= ((lane.vector(4 + v / 4)[i] >> (2 * (v % 4))) & 3) << 4;
-  return code;
-}
-
-template <int kBits>
-void set_code(const Lane& lane, int column, int code) {
-  const int v = column / 4;
-  const int i = column % 4;
-  const auto set = [](Byte* byte, int shift, int mask, int value) {
-    *byte = static_cast<Byte>((*byte & ~(mask << shift)) | ((value & mask) << shift));
-  };
-  set(lane.vector(v % 4) + i, v < 4 ? 0 : 4, 15, code);
-  if constexpr (kBits == 5) set(lane.vector(4) + i, v, 1, code >> 4);
-  if constexpr (kBits == 6) set(lane.vector(4 + v / 4) + i, 2 * (v % 4), 3, code >> 4);
-}
-
-void set_bits(Byte* byte, int shift, int mask, int value) {
-  *byte = static_cast<Byte>((*byte & ~(mask << shift)) | ((value & mask) << shift));
-}
 
 /// q4_0, q4_1, q5_0, q5_1, q8_0: d, then m if there is one, fifth bits if there are, codes.
 template <Encoding kEncoding, bool kPack>
@@ -187,6 +118,78 @@ void move_q6_k(Byte* file, const Lane& lane) {
   }
 }
 
+/// mxfp4: e, then nibbles.
+template <bool kPack>
+void move_mxfp4(Byte* file, const Lane& lane) {
+  Mover<kPack>::copy(file, lane.bytes(0), 1);
+  Mover<kPack>::nibbles(file + 1, lane);
+}
+
+/// iq4_xs: d, then the upper two and the lower four bits of eight scales with 32 added, then nibbles.
+template <bool kPack>
+void move_iq4_xs(Byte* file, const Lane& lane) {
+  Mover<kPack>::copy(file, lane.halves(0), 2);
+  for (int g = 0; g < kSuperGroups; ++g) {
+    Byte* high = file + 2 + g / 4;
+    Byte* low = file + 4 + g / 2;
+    Byte* scale = lane.bytes(32 + 16 * g);
+    if constexpr (kPack) {
+      *scale = static_cast<Byte>((((*low >> (g % 2 * 4)) & 15) | ((*high >> (g % 4 * 2)) & 3) << 4) - 32);
+    } else {
+      const int stored = static_cast<std::int8_t>(*scale) + 32;
+      set_bits(low, g % 2 * 4, 15, stored);
+      set_bits(high, g % 4 * 2, 3, stored >> 4);
+    }
+    Mover<kPack>::nibbles(file + 8 + 16 * g, {lane.params, lane.codes + g * code_bytes(kIQ4_XS), lane.row});
+  }
+}
+
+/// Codes of a block in the order of their columns, the first in the low bits of its byte.
+template <int kBits, int kColumns, bool kPack>
+void move_codes(Byte* file, const Lane& lane) {
+  for (int g = 0; g < kColumns / kGroup; ++g) {
+    const Lane group = {lane.params, lane.codes + g * 64 * kBits, lane.row};
+    for (int v = 0; v < 8; ++v) {
+      if constexpr (kBits == 8) {
+        Mover<kPack>::copy(file + g * kGroup + 4 * v, group.vector(v), 4);
+        continue;
+      }
+      for (int i = 0; i < 4; ++i) {
+        const int column = 4 * v + i;
+        Byte* byte = file + (g * kGroup + column) / 2;
+        if constexpr (kPack) {
+          set_code<4>(group, column, *byte >> (column % 2 * 4) & 15);
+        } else {
+          set_bits(byte, column % 2 * 4, 15, get_code<4>(group, column));
+        }
+      }
+    }
+  }
+}
+
+/// Affine: d, m, codes.
+template <int kBits, int kColumns, bool kPack>
+void move_affine(Byte* file, const Lane& lane) {
+  Mover<kPack>::copy(file, lane.halves(0), 2);
+  Mover<kPack>::copy(file + 2, lane.halves(32), 2);
+  move_codes<kBits, kColumns, kPack>(file + 4, lane);
+}
+
+/// Packed integers: d whose lowest byte is the zero point, codes.
+template <int kBits, int kColumns, bool kPack>
+void move_packed(Byte* file, const Lane& lane) {
+  Mover<kPack>::copy(file, lane.words(0), 4);
+  move_codes<kBits, kColumns, kPack>(file + 4, lane);
+}
+
+/// nvfp4: the tensor's scale, 16 of half groups, codes.
+template <bool kPack>
+void move_nvfp4(Byte* file, const Lane& lane) {
+  Mover<kPack>::copy(file, lane.words(0), 4);
+  for (int half = 0; half < 16; ++half) Mover<kPack>::copy(file + 4 + half, lane.bytes(64 + 16 * half), 1);
+  move_codes<4, 256, kPack>(file + 20, lane);
+}
+
 struct Packer {
   std::string_view format;
   Encoding encoding;
@@ -204,11 +207,53 @@ constexpr Packer super4(std::string_view format) {
   return {format, kEncoding, &move_super4<kEncoding, true>, &move_super4<kEncoding, false>};
 }
 
+constexpr Encoding shared_by(Encoding kind, int columns) {
+  kind.group_log2 = columns == 32 ? 0 : columns == 64 ? 1 : 2;
+  return kind;
+}
+
+template <Encoding kKind, int kColumns>
+constexpr Packer affine(std::string_view format) {
+  constexpr int kBits = kKind.code_bits;
+  return {format, shared_by(kKind, kColumns), &move_affine<kBits, kColumns, true>,
+          &move_affine<kBits, kColumns, false>};
+}
+
+template <Encoding kKind, int kColumns>
+constexpr Packer packed(std::string_view format) {
+  constexpr int kBits = kKind.code_bits;
+  return {format, shared_by(kKind, kColumns), &move_packed<kBits, kColumns, true>,
+          &move_packed<kBits, kColumns, false>};
+}
+
 constexpr Packer kPackers[] = {
-    simple<kQ4_0>("q4_0"), simple<kQ4_1>("q4_1"),
-    simple<kQ5_0>("q5_0"), simple<kQ5_1>("q5_1"),
-    simple<kQ8_0>("q8_0"), super4<kQ4_K>("q4_k"),
-    super4<kQ5_K>("q5_k"), {"q6_k", kQ6_K, &move_q6_k<true>, &move_q6_k<false>},
+    simple<kQ4_0>("q4_0"),
+    simple<kQ4_1>("q4_1"),
+    simple<kQ5_0>("q5_0"),
+    simple<kQ5_1>("q5_1"),
+    simple<kQ8_0>("q8_0"),
+    super4<kQ4_K>("q4_k"),
+    super4<kQ5_K>("q5_k"),
+    {"q6_k", kQ6_K, &move_q6_k<true>, &move_q6_k<false>},
+    simple<kIQ4_NL>("iq4_nl"),
+    {"iq4_xs", kIQ4_XS, &move_iq4_xs<true>, &move_iq4_xs<false>},
+    {"mxfp4", kMXFP4, &move_mxfp4<true>, &move_mxfp4<false>},
+    {"nvfp4", kNVFP4, &move_nvfp4<true>, &move_nvfp4<false>},
+    affine<kAffine4, 32>("affine4_g32"),
+    affine<kAffine4, 64>("affine4_g64"),
+    affine<kAffine4, 128>("affine4_g128"),
+    affine<kAffine8, 32>("affine8_g32"),
+    affine<kAffine8, 64>("affine8_g64"),
+    affine<kAffine8, 128>("affine8_g128"),
+    affine<kQ4_1, 32>("affine4_g32_f16"),
+    affine<kQ4_1, 64>("affine4_g64_f16"),
+    affine<kQ4_1, 128>("affine4_g128_f16"),
+    packed<kPacked4, 32>("packed4_g32"),
+    packed<kPacked4, 64>("packed4_g64"),
+    packed<kPacked4, 128>("packed4_g128"),
+    packed<kPacked8, 32>("packed8_g32"),
+    packed<kPacked8, 64>("packed8_g64"),
+    packed<kPacked8, 128>("packed8_g128"),
 };
 
 const Packer* find_packer(const quant::Format& format) {
@@ -224,11 +269,16 @@ const Packer& packer_of(const quant::Format& format) {
   return *packer;
 }
 
+/// Groups of a row, those of a last block that is used in part among them.
+std::int64_t stored_groups(const quant::Format& format, std::int64_t k) {
+  return round_up(k, format.block_elements) / kGroup;
+}
+
 /// The place of block `block` of row `row`.
 Lane lane_of(const Packer& packer, const quant::Format& format, WeightShape shape, std::int64_t row, std::int64_t block,
              Byte* packed) {
   const Encoding e = packer.encoding;
-  const std::int64_t groups = shape.k / kGroup;
+  const std::int64_t groups = stored_groups(format, shape.k);
   const std::int64_t first_group = block * format.block_elements / kGroup;
   Byte* tile = packed + row / kTileRows * tile_bytes(e, groups);
   return {tile + first_group / param_groups(e) * param_bytes(e),
@@ -239,7 +289,7 @@ bool supports(const quant::Format& format) { return find_packer(format) != nullp
 
 std::size_t packed_bytes(const quant::Format& format, WeightShape shape) {
   const std::int64_t tiles = (shape.n + kTileRows - 1) / kTileRows;
-  return static_cast<std::size_t>(tiles * tile_bytes(packer_of(format).encoding, shape.k / kGroup));
+  return static_cast<std::size_t>(tiles * tile_bytes(packer_of(format).encoding, stored_groups(format, shape.k)));
 }
 
 void pack(const quant::Format& format, WeightShape shape, std::int64_t first_row, std::int64_t num_rows,
@@ -247,14 +297,14 @@ void pack(const quant::Format& format, WeightShape shape, std::int64_t first_row
   PAGODA_CHECK(first_row % kTileRows == 0 && (num_rows % kTileRows == 0 || first_row + num_rows == shape.n),
                "rows {} + {} of {}", first_row, num_rows, shape.n);
   const Packer& packer = packer_of(format);
-  const std::int64_t bytes = tile_bytes(packer.encoding, shape.k / kGroup);
+  const std::int64_t bytes = tile_bytes(packer.encoding, stored_groups(format, shape.k));
   const std::int64_t tiles = (num_rows + kTileRows - 1) / kTileRows;
   auto* out = reinterpret_cast<Byte*>(packed);
   // Padding, and rows past the end, are zero: their products are computed and dropped.
   std::memset(out + first_row / kTileRows * bytes, 0, static_cast<std::size_t>(tiles * bytes));
   // The packers' two directions share their signature; this one only reads the file.
   auto* file = reinterpret_cast<Byte*>(const_cast<std::byte*>(file_rows));
-  const std::int64_t blocks = shape.k / format.block_elements;
+  const std::int64_t blocks = ceil_div(shape.k, format.block_elements);
   for (std::int64_t row = first_row; row < first_row + num_rows; ++row) {
     for (std::int64_t block = 0; block < blocks; ++block, file += format.block_bytes) {
       packer.pack(file, lane_of(packer, format, shape, row, block, out));
@@ -267,7 +317,7 @@ void unpack_row(const quant::Format& format, WeightShape shape, const std::byte*
   const Packer& packer = packer_of(format);
   auto* tiles = reinterpret_cast<Byte*>(const_cast<std::byte*>(packed));
   std::memset(file_row, 0, static_cast<std::size_t>(format.row_bytes(shape.k)));
-  for (std::int64_t block = 0; block < shape.k / format.block_elements; ++block) {
+  for (std::int64_t block = 0; block < ceil_div(shape.k, format.block_elements); ++block) {
     packer.unpack(reinterpret_cast<Byte*>(file_row) + block * format.block_bytes,
                   lane_of(packer, format, shape, row, block, tiles));
   }
@@ -276,10 +326,11 @@ void unpack_row(const quant::Format& format, WeightShape shape, const std::byte*
 void decode_row(const quant::Format& format, WeightShape shape, const std::byte* packed, std::int64_t row, float* out) {
   const Packer& packer = packer_of(format);
   auto* tiles = reinterpret_cast<Byte*>(const_cast<std::byte*>(packed));
-  for (std::int64_t block = 0; block < shape.k / format.block_elements; ++block) {
+  for (std::int64_t first = 0; first < shape.k; first += format.block_elements) {
     std::array<std::byte, 256> bytes{};
+    const std::int64_t block = first / format.block_elements;
     packer.unpack(reinterpret_cast<Byte*>(bytes.data()), lane_of(packer, format, shape, row, block, tiles));
-    format.decode_row(bytes.data(), format.block_elements, out + block * format.block_elements);
+    format.decode_row(bytes.data(), std::min(format.block_elements, shape.k - first), out + first);
   }
 }
 
