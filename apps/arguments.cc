@@ -333,6 +333,19 @@ void add_serve(CLI::App& app, Arguments& out) {
   add_template(app, out);
 }
 
+void add_quantize(CLI::App& app, Arguments& out) {
+  add_model(app, out);
+  app.add_option("OUT", out.output, "what to write: a file for GGUF's formats, a directory for others")
+      ->required()
+      ->check(some_text());
+  std::string names;
+  for (const std::string& name : quantize_formats()) names += (names.empty() ? "" : ", ") + name;
+  app.add_option("--format", out.quantize.format, "one of " + names)->required()->check(one_of(quantize_formats()));
+  app.add_flag("--overwrite", out.quantize.overwrite, "replace OUT if it exists");
+  app.add_option("--threads", out.library.threads, "worker threads")->check(integer(1, 1024));
+  add_json(app, out);
+}
+
 struct CommandEntry {
   const char* name;
   const char* help;
@@ -352,6 +365,7 @@ constexpr CommandEntry kCommands[] = {
     {"serve", "answer over HTTP, as OpenAI's API does", Command::kServe, add_serve},
     {"warm", "make the GPU kernels of a model, or of all that are known, before they are needed", Command::kWarm,
      add_warm},
+    {"quantize", "write a model in another weight format", Command::kQuantize, add_quantize},
 };
 
 std::string one_line(std::string text) {
@@ -388,9 +402,6 @@ Status check_together(const Arguments& arguments) {
 }  // namespace
 
 Result<ParsedLine> parse_command_line(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "quantize") {
-    return fail(ErrorCode::kInvalidArgument, "this version of pagoda has no command \"quantize\" yet");
-  }
   Arguments arguments;
   const std::string version = "pagoda " + std::string(Library::version());
   CLI::App app("Runs large language models.", "pagoda");

@@ -9,6 +9,7 @@
 #include "pagoda/bench.h"
 #include "pagoda/library.h"
 #include "pagoda/model.h"
+#include "pagoda/quantize.h"
 #include "pagoda/types.h"
 #include "server/server.h"
 
@@ -24,7 +25,8 @@ enum class Command : std::uint8_t {
   kInspect,
   kBench,
   kWarm,
-  kServe
+  kServe,
+  kQuantize
 };
 
 /// Every value is inside its range. Only the fields of its command are filled.
@@ -65,6 +67,9 @@ struct Arguments {
   std::string api_key_file;      ///< serve
   std::string config_file;       ///< serve; its flags are among the others already
   bool request_log = true;       ///< serve
+
+  std::string output;  ///< quantize
+  QuantizeOptions quantize;
 };
 
 /// What to do: a command, or a text to print (help, version).

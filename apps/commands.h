@@ -15,6 +15,7 @@ Status inspect(const Arguments& arguments);
 Status bench(const Arguments& arguments);
 Status warm(const Arguments& arguments);
 Status serve(const Arguments& arguments);
+Status quantize(const Arguments& arguments);
 
 /// Opens the model of the arguments: the library's messages and the progress of a long load go to stderr.
 Result<Model> open_model(const Arguments& arguments, bool weights);

@@ -57,6 +57,26 @@ std::string to_json(const BenchRow& row) {
                {"samples", row.samples}});
 }
 
+std::string to_json(const Quantized& quantized) {
+  Json tensors = Json::array();
+  for (const QuantizedTensor& tensor : quantized.tensors) {
+    tensors.push_back({{"name", tensor.name},
+                       {"layer", tensor.layer < 0 ? Json() : Json(tensor.layer)},
+                       {"from", tensor.from},
+                       {"to", tensor.to},
+                       {"elements", tensor.elements},
+                       {"bytes", tensor.bytes},
+                       {"relative_rms", tensor.relative_rms},
+                       {"largest_error", tensor.largest_error}});
+  }
+  return dump({{"from", quantized.from},
+               {"format", quantized.format},
+               {"bytes_read", quantized.bytes_read},
+               {"bytes_written", quantized.bytes_written},
+               {"seconds", quantized.seconds},
+               {"tensors", tensors}});
+}
+
 std::string to_json(const Score& score) {
   return dump({{"tokens", score.tokens}, {"logprobs", score.logprobs}, {"perplexity", score.perplexity}});
 }

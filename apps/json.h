@@ -15,6 +15,7 @@ std::string to_json(std::span<const std::int32_t> ids);
 std::string to_json(const BenchRow& row);
 std::string to_json(const Score& score);
 std::string to_json(const Warmed& warmed);
+std::string to_json(const Quantized& quantized);
 std::string to_json(const Inspection& inspection, std::span<const SupportRow> support, bool tensors);
 
 /// The object that `run --json` prints.

@@ -65,6 +65,8 @@ Status dispatch(const Arguments& arguments) {
       return warm(arguments);
     case Command::kServe:
       return serve(arguments);
+    case Command::kQuantize:
+      return quantize(arguments);
   }
   return Ok{};
 }

@@ -8,6 +8,7 @@
 #include "pagoda/memory.h"
 #include "pagoda/model.h"
 #include "pagoda/progress.h"
+#include "pagoda/quantize.h"
 #include "pagoda/request.h"
 #include "pagoda/score.h"
 #include "pagoda/session.h"

@@ -78,7 +78,7 @@ Result<GgufHeader> read_gguf(const ByteSource& source) {
       PAGODA_TRY(cursor.count(ErrorCode::kGgufTensorCount, "tensors", kLeastTensorBytes, GgufLimits::kMaxTensors));
   const auto num_keys =
       PAGODA_TRY(cursor.count(ErrorCode::kGgufKeyCount, "keys", kLeastKeyBytes, GgufLimits::kMaxKeys));
-  PAGODA_TRY(read_gguf_metadata(cursor, num_keys, header.config));
+  header.keys = PAGODA_TRY(read_gguf_metadata(cursor, num_keys, header.config));
   header.alignment = PAGODA_TRY(alignment_of(header.config));
   PAGODA_TRY(refuse_split(header.config));
   auto tensors = PAGODA_TRY(read_gguf_tensors(cursor, num_tensors, header.alignment));

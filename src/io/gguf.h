@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "io/byte_source.h"
@@ -16,12 +18,20 @@
 
 namespace pagoda::io {
 
+/// Where the value of a key lies in its file, type first: what another file can take over as it is.
+struct GgufKeyRange {
+  std::string key;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
 /// What a GGUF file says before its tensor bytes.
 struct GgufHeader {
   std::uint32_t version = 0;
   std::uint64_t alignment = 32;
   std::uint64_t data_offset = 0;  ///< where tensor bytes start
   RawConfig config;
+  std::vector<GgufKeyRange> keys;  ///< in the file's order
   TensorCatalog tensors;
 };
 

@@ -150,15 +150,18 @@ class MetadataReader {
 
 }  // namespace
 
-Status read_gguf_metadata(GgufCursor& cursor, std::uint64_t num_keys, RawConfig& config) {
+Result<std::vector<GgufKeyRange>> read_gguf_metadata(GgufCursor& cursor, std::uint64_t num_keys, RawConfig& config) {
   MetadataReader reader(cursor);
+  std::vector<GgufKeyRange> ranges;
   for (std::uint64_t i = 0; i < num_keys; ++i) {
     std::string key = PAGODA_TRY(reader.key());
     if (config.contains(key)) return cursor.fail_here(ErrorCode::kGgufKeyDuplicate, "the key is there twice");
+    const std::uint64_t begin = cursor.offset();
     Value value = PAGODA_TRY(reader.value());
+    ranges.push_back({.key = key, .begin = begin, .end = cursor.offset()});
     config.insert(std::move(key), std::move(value));
   }
-  return Ok{};
+  return ranges;
 }
 
 }  // namespace pagoda::io

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/checked.h"
 #include "io/quoted.h"
 
@@ -58,11 +59,10 @@ Result<Found> find_hf(const io::RawConfig& config) {
   return unknown(config, "architectures", architecture, &Family::hf);
 }
 
-/// The family's own names first, and the shared ones of all other roles.
-std::vector<TensorName> names_of(const Found& found) {
-  const auto own = found.dialect->tensor_names;
+std::vector<TensorName> names_of(const Dialect& dialect, std::span<const TensorName> shared) {
+  const auto own = dialect.tensor_names;
   std::vector<TensorName> names(own.begin(), own.end());
-  for (const TensorName& name : found.shared_names) {
+  for (const TensorName& name : shared) {
     if (std::ranges::find(own, name.role, &TensorName::role) == own.end()) names.push_back(name);
   }
   return names;
@@ -77,7 +77,7 @@ Result<Declared> read_spec(const io::RawConfig& config, const io::TensorCatalog&
                            std::span<const std::string> ignored_keys) {
   const Found found = PAGODA_TRY(config.contains(kGgufKey) ? find_gguf(config) : find_hf(config));
   const ConfigReader reader(config, found.name_space, ignored_keys);
-  std::vector<TensorName> names = names_of(found);
+  std::vector<TensorName> names = names_of(*found.dialect, found.shared_names);
   ModelSpec spec = PAGODA_TRY(found.dialect->make_spec(reader, catalog, names));
   PAGODA_TRY(reader.finish());
   spec.family = found.family->name;
@@ -86,6 +86,15 @@ Result<Declared> read_spec(const io::RawConfig& config, const io::TensorCatalog&
 }
 
 }  // namespace
+
+const Family& family_named(std::string_view name) {
+  const auto family = std::ranges::find(families(), name, &Family::name);
+  PAGODA_CHECK(family != families().end(), "{}", name);
+  return **family;
+}
+
+std::vector<TensorName> gguf_names_of(const Family& family) { return names_of(family.gguf, gguf_tensor_names()); }
+std::vector<TensorName> hf_names_of(const Family& family) { return names_of(family.hf, hf_tensor_names()); }
 
 Result<ModelDescription> describe_model(const io::RawConfig& config, const io::TensorCatalog& catalog,
                                         std::span<const std::string> ignored_keys) {

@@ -36,6 +36,13 @@ struct Family {
 /// All families (families/families.cc).
 std::span<const Family* const> families();
 
+/// The family of that name, as ModelSpec::family has it. It is our fault if there is none.
+const Family& family_named(std::string_view name);
+
+/// The names of a family's tensors in files of one kind: its own first, and the shared ones of all other roles.
+std::vector<TensorName> gguf_names_of(const Family& family);
+std::vector<TensorName> hf_names_of(const Family& family);
+
 /// A model as its file declares it.
 struct ModelDescription {
   ModelSpec spec;

@@ -44,6 +44,8 @@ struct Cut {
   bool invert = false;  ///< what lies between the matches counts as found
   PrependScheme prepend = PrependScheme::kNever;
   std::int64_t length = 0;
+
+  bool operator==(const Cut&) const = default;
 };
 
 /// The rules that a name in `tokenizer.ggml.pre` stands for.
@@ -56,6 +58,9 @@ struct PreTokenizerRules {
 
 /// The rules of `name`, or null for a name that Pagoda does not know.
 const PreTokenizerRules* find_pre_tokenizer(std::string_view name);
+
+/// All names that are known, sorted.
+std::vector<std::string_view> pre_tokenizer_names();
 
 /// GPT-2's expression for words.
 const std::string& gpt2_pattern();

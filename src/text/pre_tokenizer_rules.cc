@@ -177,14 +177,24 @@ Table make_table() {
   return t;
 }
 
+const Table& table() {
+  static const Table kTable = make_table();
+  return kTable;
+}
+
 }  // namespace
 
 const std::string& gpt2_pattern() { return kGpt2; }
 
 const PreTokenizerRules* find_pre_tokenizer(std::string_view name) {
-  static const Table table = make_table();
-  const auto found = table.find(name);
-  return found == table.end() ? nullptr : &found->second;
+  const auto found = table().find(name);
+  return found == table().end() ? nullptr : &found->second;
+}
+
+std::vector<std::string_view> pre_tokenizer_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, rules] : table()) names.push_back(name);
+  return names;
 }
 
 }  // namespace pagoda::text

@@ -131,7 +131,6 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"detokenize", "/nowhere.gguf", "[1.5]"}, 2, "JSON list");
   expect_refused({"detokenize", "/nowhere.gguf", "[-1]"}, 2, "-1");
   expect_refused({"bench", "/nowhere.json", "-n", "4"}, 2, "--dummy-weights");
-  for (const char* later : {"serve", "quantize"}) expect_refused({later, kModel}, 2, later);
 }
 
 TEST(UsageTest, Devices) {

@@ -1,6 +1,6 @@
 // Models of each family as Hugging Face directories, against the logits that transformers computes in float32: all
 // kinds of RoPE, biases, unequal heads, heads of 64 to 256, windows shorter than the prompt.
-#include "fixtures/hf_model.h"
+#include "fixtures/hf_logits.h"
 
 #include <gtest/gtest.h>
 
@@ -10,42 +10,9 @@ namespace pagoda {
 namespace {
 
 using fixtures::HfGolden;
+using fixtures::largest_error;
 using fixtures::TemporaryFolder;
-
-const Library& library() {
-  static const Library made = Library::create({.threads = 2}).value();
-  return made;
-}
-
-/// The largest error of a logit over the deviation of all logits.
-double largest_error(const HfGolden& golden, const std::string& path, ModelOptions options) {
-  options.prefill_chunk = 17;
-  const auto model = Model::open(library(), path, std::move(options));
-  if (!model.ok()) {
-    ADD_FAILURE() << golden.name << ": " << model.error().message;
-    return 1e9;
-  }
-  std::vector<std::vector<float>> logits;
-  ScoreRequest request{.text = TokenIds{golden.ids}, .on_logits = {}};
-  request.on_logits = [&](std::int64_t, std::span<const float> row) {
-    logits.emplace_back(row.begin(), row.end());
-    return true;
-  };
-  const auto scored = score(*model, request);
-  if (!scored.ok() || logits.size() != golden.ids.size()) {
-    ADD_FAILURE() << golden.name << ": " << (scored.ok() ? "too few logits" : scored.error().message);
-    return 1e9;
-  }
-  double worst = 0;
-  for (std::size_t i = 0; i < golden.positions.size(); ++i) {
-    const std::vector<float>& row = logits[static_cast<std::size_t>(golden.positions[i])];
-    EXPECT_EQ(row.size(), golden.logits[i].size());
-    for (std::size_t id = 0; id < row.size(); ++id) {
-      worst = std::max(worst, std::abs(static_cast<double>(row[id]) - golden.logits[i][id]));
-    }
-  }
-  return worst / golden.deviation;
-}
+using fixtures::two_threads;
 
 class HfModels : public testing::TestWithParam<std::string> {};
 
@@ -67,7 +34,7 @@ TEST_P(HfModels, BothSpellingsOfTheConfiguration) {
   fixtures::write_hf_model(folder, golden);
   const auto facts = [&] {
     std::string text;
-    const auto inspected = inspect(library(), folder.path());
+    const auto inspected = inspect(two_threads(), folder.path());
     EXPECT_TRUE(inspected.ok()) << inspected.error().message;
     if (!inspected.ok()) return text;
     for (const Fact& fact : inspected->spec) text += fact.name + ": " + fact.value + "\n";
@@ -129,7 +96,7 @@ TEST(HfModel, WithoutATokenizerIdsAreScoredAndTextIsRefused) {
   const HfGolden golden = fixtures::read_hf_golden("llama_default");
   const TemporaryFolder folder;
   fixtures::write_hf_model(folder, golden);
-  const auto model = Model::open(library(), folder.path(), {.device = "cpu"});
+  const auto model = Model::open(two_threads(), folder.path(), {.device = "cpu"});
   ASSERT_TRUE(model.ok()) << model.error().message;
   EXPECT_FALSE(model->info().has_tokenizer);
   EXPECT_EQ(model->info().architecture, "LlamaForCausalLM");
@@ -157,8 +124,8 @@ TEST(HfModel, ContextsEndWhereFrequenciesDependOnTheLength) {
     const HfGolden golden = fixtures::read_hf_golden(name);
     const TemporaryFolder folder;
     fixtures::write_hf_model(folder, golden);
-    EXPECT_EQ(Model::open(library(), folder.path(), {.device = "cpu"}).value().info().context, context) << name;
-    const auto longer = Model::open(library(), folder.path(), {.device = "cpu", .context = context + 1});
+    EXPECT_EQ(Model::open(two_threads(), folder.path(), {.device = "cpu"}).value().info().context, context) << name;
+    const auto longer = Model::open(two_threads(), folder.path(), {.device = "cpu", .context = context + 1});
     ASSERT_FALSE(longer.ok()) << name;
     EXPECT_EQ(longer.error().code, ErrorCode::kInvalidArgument);
   }
@@ -170,18 +137,18 @@ TEST(DummyWeights, AConfigurationRuns) {
   folder.write("Tiny-1M.json", changed(golden.config, "\"intermediate_size\": 104", "\"intermediate_size\": 160"));
   const std::string path = folder.path() + "/Tiny-1M.json";
   for (const char* format : {"bf16", "q8_0", "f32"}) {
-    const auto model = Model::open(library(), path, {.device = "cpu", .dummy_weights = format});
+    const auto model = Model::open(two_threads(), path, {.device = "cpu", .dummy_weights = format});
     ASSERT_TRUE(model.ok()) << model.error().message;
     EXPECT_EQ(model->info().name, "Tiny-1M");
     EXPECT_EQ(model->info().format, format);
     const auto first = score(*model, {.text = TokenIds{golden.ids}, .on_logits = {}}).value().logprobs;
-    const auto again = Model::open(library(), path, {.device = "cpu", .dummy_weights = format});
+    const auto again = Model::open(two_threads(), path, {.device = "cpu", .dummy_weights = format});
     EXPECT_EQ(first, score(*again, {.text = TokenIds{golden.ids}, .on_logits = {}}).value().logprobs);
     for (const double logprob : first) EXPECT_TRUE(std::isfinite(logprob));
   }
-  const auto unknown = Model::open(library(), path, {.device = "cpu", .dummy_weights = "q4"});
+  const auto unknown = Model::open(two_threads(), path, {.device = "cpu", .dummy_weights = "q4"});
   EXPECT_EQ(unknown.error().code, ErrorCode::kInvalidArgument);
-  const auto blocks = Model::open(library(), path, {.device = "cpu", .dummy_weights = "q4_k"});
+  const auto blocks = Model::open(two_threads(), path, {.device = "cpu", .dummy_weights = "q4_k"});
   EXPECT_EQ(blocks.error().code, ErrorCode::kFormatUnsupported) << blocks.error().message;
 }
 
@@ -190,7 +157,7 @@ TEST(DummyWeights, TheListOfConfigurationsIsReadAndCounted) {
       {"Llama-3.2-1B", 1235746816}, {"Llama-3.1-8B", 8029995008}, {"Qwen3-4B", 4022272000}, {"Gemma-3-4B", 3879895040}};
   for (const auto& [name, parameters] : sizes) {
     const std::string path = std::string(PAGODA_SOURCE_DIR "/configs/") + name + ".json";
-    const auto inspected = inspect(library(), path, {.model = {.device = "cpu", .dummy_weights = "bf16"}});
+    const auto inspected = inspect(two_threads(), path, {.model = {.device = "cpu", .dummy_weights = "bf16"}});
     ASSERT_TRUE(inspected.ok()) << inspected.error().message;
     EXPECT_EQ(inspected->info.num_parameters, parameters) << name;
   }

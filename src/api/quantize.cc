@@ -1,0 +1,106 @@
+#include "pagoda/quantize.h"
+
+#include <chrono>
+#include <exception>
+#include <filesystem>
+
+#include "api/describe.h"
+#include "api/file_keys.h"
+#include "api/folder_output.h"
+#include "api/gguf_output.h"
+#include "api/library_state.h"
+#include "api/quantize_jobs.h"
+
+namespace pagoda {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+/// An output that is the input would be read while it is replaced.
+Status refuse_same(const std::string& in, const std::string& out) {
+  std::error_code error;
+  if (!fs::equivalent(in, out, error) || error) return Ok{};
+  return fail_param(ErrorCode::kInvalidArgument, "out", "{} is the input; the output must be another file", out);
+}
+
+/// `--overwrite` does not take away what nobody would call an output.
+Status refuse_other_folders(const std::string& out) {
+  std::error_code error;
+  if (!fs::is_directory(out, error) || fs::is_empty(out, error) || fs::exists(fs::path(out) / "config.json", error)) {
+    return Ok{};
+  }
+  return fail_param(ErrorCode::kInvalidArgument, "out", "{} is a directory, and no model: it is not replaced", out);
+}
+
+bool is_quantised(const api::DescribedFile& described) {
+  for (const model::BoundTensor& tensor : described.description.binding.tensors) {
+    if (tensor.matrix && tensor.entry->format->block_elements > 1) return true;
+  }
+  return false;
+}
+
+void warn(const Library::State& library, const api::DescribedFile& described, const std::vector<api::TensorJob>& jobs,
+          const api::QuantizeTarget& target) {
+  if (is_quantised(described)) {
+    library.log(LogLevel::kWarning,
+                pagoda::format("{}: is quantised already ({}): the errors below are on top of those it has",
+                               described.file.path(), api::format_of(described.file)));
+  }
+  std::int64_t fallen = 0;
+  std::string formats;
+  for (const api::TensorJob& job : jobs) {
+    if (!job.fell_back) continue;
+    ++fallen;
+    const std::string name(job.target.format->name);
+    if (formats.find(name) == std::string::npos) formats += (formats.empty() ? "" : ", ") + name;
+  }
+  if (fallen == 0) return;
+  library.log(LogLevel::kWarning, pagoda::format("{} matrices have rows that {} cannot hold, and are written as {}",
+                                                 fallen, target.name, formats));
+}
+
+Result<Quantized> quantize_described(const Library::State& library, const std::string& in, const std::string& out,
+                                     const QuantizeOptions& options) {
+  const Clock::time_point begin = Clock::now();
+  const api::QuantizeTarget target = PAGODA_TRY(api::find_target(options.format, out));
+  const bool gguf = target.kind == api::CheckpointKind::kGguf;
+  if (options.progress) options.progress({.stage = ProgressStage::kReadHeader});
+  const api::DescribedFile described = PAGODA_TRY(api::describe_file(in, {.ignore_keys = options.ignore_keys}));
+  PAGODA_TRY(refuse_same(in, out));
+  PAGODA_TRY(refuse_other_folders(out));
+  Output output = PAGODA_TRY(Output::create(out, options.overwrite));
+  const std::vector<api::TensorJob> jobs =
+      gguf ? api::gguf_jobs(described, target) : api::folder_jobs(described, target);
+  warn(library, described, jobs, target);
+  ThreadPool pool(library.threads);
+  Quantized done{.from = api::format_of(described.file), .format = std::string(target.name)};
+  const auto write = gguf ? &api::write_gguf : &api::write_folder;
+  done.tensors = PAGODA_TRY(write(described, target, jobs, output, pool, options));
+  if (options.cancelled && options.cancelled()) {
+    return fail(ErrorCode::kCancelled, "quantising was interrupted; nothing was written");
+  }
+  PAGODA_TRY(output.commit());
+  for (const api::TensorJob& job : jobs) done.bytes_read += static_cast<std::int64_t>(job.source.entry->bytes);
+  for (const QuantizedTensor& tensor : done.tensors) done.bytes_written += tensor.bytes;
+  done.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  return done;
+}
+
+}  // namespace
+
+std::vector<std::string> quantize_formats() { return api::target_names(); }
+
+/// One of the places where exceptions end, as Model::open is.
+Result<Quantized> quantize(const Library& library, const std::string& in, const std::string& out,
+                           const QuantizeOptions& options) {
+  try {
+    return quantize_described(*library.state(), in, out, options);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "{}: there is not enough memory to quantise it", in);
+  } catch (const std::exception& exception) {
+    return fail(ErrorCode::kInternal, "{}: {}", in, exception.what());
+  }
+}
+
+}  // namespace pagoda

@@ -1,0 +1,108 @@
+// Outputs are whole or not there.
+#include "base/output.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace pagoda {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OutputTest : public testing::Test {
+ protected:
+  OutputTest() {
+    char name[] = "/tmp/pagoda_output_XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~OutputTest() override { fs::remove_all(folder_); }
+
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+  std::string text(const std::string& name) const { return read_text(file(name), 1 << 20).value(); }
+
+  std::string folder_;
+};
+
+TEST_F(OutputTest, NothingIsThereBeforeCommit) {
+  {
+    const Output output = Output::create(file("a"), false).value();
+    ASSERT_TRUE(write_text(output.work_path(), "half").ok());
+    EXPECT_FALSE(fs::exists(file("a")));
+    EXPECT_EQ(entries(), 1u);
+  }
+  EXPECT_EQ(entries(), 0u) << "what was not committed is gone";
+  Output output = Output::create(file("a"), false).value();
+  ASSERT_TRUE(write_text(output.work_path(), "whole").ok());
+  ASSERT_TRUE(output.commit().ok());
+  EXPECT_EQ(text("a"), "whole");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(OutputTest, ReplacesOnlyIfAsked) {
+  ASSERT_TRUE(write_text(file("a"), "old").ok());
+  const auto refused = Output::create(file("a"), false);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  Output output = Output::create(file("a"), true).value();
+  ASSERT_TRUE(write_text(output.work_path(), "new").ok());
+  EXPECT_EQ(text("a"), "old") << "the old one stands until the new one is whole";
+  ASSERT_TRUE(output.commit().ok());
+  EXPECT_EQ(text("a"), "new");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(OutputTest, ReplacesDirectories) {
+  fs::create_directory(file("a"));
+  ASSERT_TRUE(write_text(file("a/old"), "old").ok());
+  Output output = Output::create(file("a/"), true).value();
+  fs::create_directory(output.work_path());
+  ASSERT_TRUE(write_text(output.work_path() + "/new", "new").ok());
+  ASSERT_TRUE(output.commit().ok());
+  EXPECT_TRUE(fs::exists(file("a/new")));
+  EXPECT_FALSE(fs::exists(file("a/old")));
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(OutputTest, NoDirectoryToHoldIt) {
+  const auto output = Output::create(file("nowhere/a"), false);
+  ASSERT_FALSE(output.ok());
+  EXPECT_EQ(output.error().code, ErrorCode::kIoFailed);
+  EXPECT_NE(output.error().message.find("nowhere"), std::string::npos);
+}
+
+TEST_F(OutputTest, PartsOfAFile) {
+  NewFile made = NewFile::create(file("a"), 11).value();
+  const auto put = [&](std::uint64_t offset, std::string_view part) {
+    ASSERT_TRUE(made.write(offset, std::as_bytes(std::span(part.data(), part.size()))).ok());
+  };
+  put(8, "xyz");
+  put(1, "bcd");
+  ASSERT_TRUE(made.finish().ok());
+  EXPECT_EQ(text("a"), std::string("\0bcd\0\0\0\0xyz", 11));
+}
+
+// A limit of the process stands for a full disk: the same calls fail.
+TEST_F(OutputTest, NoRoom) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small = {.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const auto made = NewFile::create(file("a"), 1 << 20);
+  setrlimit(RLIMIT_FSIZE, &before);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, ErrorCode::kIoFailed);
+  EXPECT_NE(made.error().message.find(file("a")), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pagoda
