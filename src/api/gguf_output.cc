@@ -52,7 +52,7 @@ void fill_up(text::TokenizerSource& source, std::int64_t vocabulary) {
 
 Status add_tokenizer(const io::ModelFile& file, std::int64_t vocabulary, io::GgufKeys& keys) {
   if (!folder_has_tokenizer(file.folder())) return Ok{};
-  text::TokenizerSource declared = PAGODA_TRY(folder_tokenizer_source(file));
+  text::TokenizerSource declared = PAGODA_TRY(folder_tokenizer_source(file.folder(), file.config()));
   text::TokenizerSource source = PAGODA_TRY(text::to_gguf_source(declared));
   if (std::ssize(source.tokens) > vocabulary) {
     return fail(ErrorCode::kTokenizerInvalid, "{}: its tokenizer has {} tokens for {} rows of the embedding",
