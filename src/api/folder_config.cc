@@ -182,8 +182,9 @@ Result<Json> config_of(const DescribedFile& described) {
   } else if (!gelu) {
     json["hidden_act"] = "silu";
   }
-  if (spec.family == "llama" || spec.family == "qwen3") json["attention_bias"] = attention.query_bias;
-  if (spec.family == "llama") json["mlp_bias"] = global->feed_forward.gate_bias;
+  const std::string type(dialect.model_types[of_class]);
+  if (type == "llama" || type == "qwen3") json["attention_bias"] = attention.query_bias;
+  if (type == "llama") json["mlp_bias"] = global->feed_forward.gate_bias;
   return json;
 }
 
