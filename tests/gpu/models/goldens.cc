@@ -147,26 +147,96 @@ double mean_divergence(const Said& got, const Said& want, std::size_t tokens) {
   return total / static_cast<double>(tokens);
 }
 
-TEST(SmolLmOnGpu, IsNearTheReference) {
-  const char* const folder = std::getenv("PAGODA_MODELS");
-  const std::string path = std::string(folder != nullptr ? folder : "models") + "/SmolLM2-135M-Instruct.Q4_1.gguf";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
-  std::vector<std::int32_t> ids = fixtures::read_golden("tests/golden/logprobs/smollm2-135m.ten_scripts.txt").tokens;
-  ids.resize(std::min<std::size_t>(ids.size(), 300));
-  const Said exact = say(path, "reference", ids), got = say(path, "cuda", ids);
+/// Ids that a device draws greedily after a prompt.
+std::vector<std::int32_t> draw_greedily(const std::string& path, const std::string& device,
+                                        const std::vector<std::int32_t>& prompt, std::int64_t count) {
+  const auto model = Model::open(library(), path, {.device = device, .context = 512});
+  if (!model.ok()) {
+    ADD_FAILURE() << model.error().message;
+    return {};
+  }
+  Request request;
+  request.prompt = TokenIds{prompt};
+  request.sampling.max_tokens = count;
+  request.sampling.ignore_eos = true;
+  request.sampling.temperature = 0.0f;
+  auto generation = model->generate(request);
+  const Result<Answer> answer = generation.ok() ? generation->collect() : Result<Answer>(generation.error());
+  if (answer.ok()) return answer->choices.front().ids;
+  ADD_FAILURE() << answer.error().message;
+  return {};
+}
+
+/// A model's file among models/, and tokens of a text.
+struct ModelOfFile {
+  const char* name;
+  const char* file;
+  const char* golden;
+  std::size_t tokens;
+
+  std::string path() const {
+    const char* const folder = std::getenv("PAGODA_MODELS");
+    return std::string(folder != nullptr ? folder : "models") + "/" + file;
+  }
+  std::vector<std::int32_t> ids() const {
+    std::vector<std::int32_t> all = fixtures::read_golden(golden).tokens;
+    all.resize(std::min(all.size(), tokens));
+    return all;
+  }
+};
+
+class FilesOnGpu : public testing::TestWithParam<ModelOfFile> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(GetParam().path())) GTEST_SKIP() << GetParam().path() << " is not there";
+  }
+};
+
+TEST_P(FilesOnGpu, LogProbabilitiesAreNearTheReferences) {
+  const std::vector<std::int32_t> ids = GetParam().ids();
+  const Said exact = say(GetParam().path(), "reference", ids), got = say(GetParam().path(), "cuda", ids);
   ASSERT_EQ(got.logits.size(), exact.logits.size());
   ASSERT_EQ(got.logprobs.size(), ids.size() - 1);
   double mean = 0;
   for (std::size_t i = 0; i < got.logprobs.size(); ++i) mean += std::fabs(got.logprobs[i] - exact.logprobs[i]);
   mean /= static_cast<double>(got.logprobs.size());
   const double divergence = mean_divergence(got, exact, ids.size());
-  std::printf("SmolLM2: mean difference of log-probabilities %.2e, KL %.2e\n", mean, divergence);
+  std::printf("%s: mean difference of log-probabilities %.2e, KL %.2e\n", GetParam().name, mean, divergence);
   EXPECT_LE(mean, 0.02);
   EXPECT_LE(divergence, 1e-3);
   Said broken = got;
   for (std::size_t i = 0; i < broken.logits.size(); i += 7) broken.logits[i] += 1;
   EXPECT_GT(mean_divergence(broken, exact, ids.size()), 1e-3) << "the comparison is blind";
 }
+
+// DESIGN 5: two logits that lie within 0.1 may change places.
+TEST_P(FilesOnGpu, GreedyIdsAreTheReferencesUpToNearTies) {
+  constexpr std::int64_t kDrawn = 40;
+  std::vector<std::int32_t> ids = GetParam().ids();
+  ids.resize(33);
+  const std::size_t prompt = ids.size();
+  const std::vector<std::int32_t> drawn = draw_greedily(GetParam().path(), "cuda", ids, kDrawn);
+  ASSERT_EQ(std::ssize(drawn), kDrawn);
+  ids.insert(ids.end(), drawn.begin(), drawn.end());
+  const Said exact = say(GetParam().path(), "reference", ids);
+  ASSERT_EQ(exact.logits.size() % ids.size(), 0u);
+  const std::size_t vocab = exact.logits.size() / ids.size();
+  std::int64_t ties = 0;
+  for (std::size_t i = prompt; i < ids.size(); ++i) {
+    const float* const row = exact.logits.data() + (i - 1) * vocab;
+    const float best = *std::max_element(row, row + vocab);
+    EXPECT_LE(best - row[ids[i]], 0.1f) << "id " << i - prompt << " is " << ids[i];
+    ties += row[ids[i]] < best ? 1 : 0;
+  }
+  EXPECT_LE(ties, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FilesOnGpu,
+                         testing::Values(ModelOfFile{"SmolLM2", "SmolLM2-135M-Instruct.Q4_1.gguf",
+                                                     "tests/golden/logprobs/smollm2-135m.ten_scripts.txt", 300},
+                                         ModelOfFile{"Gemma3", "gemma-3-270m-q4_k_m.gguf",
+                                                     "tests/golden/logprobs/gemma-3-270m.ten_scripts.txt", 130}),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace pagoda::models
