@@ -88,7 +88,7 @@ Status check_options(const ModelOptions& options) {
 }
 
 Result<model::Plan> plan_for(const model::ModelDescription& described, const device::DeviceCaps& caps,
-                             const ModelOptions& options, int threads) {
+                             const ModelOptions& options, int threads, bool any_size) {
   PAGODA_TRY(check_options(options));
   const bool exact = caps.kind == device::DeviceKind::kReference;
   sched::Limits limits;
@@ -109,6 +109,7 @@ Result<model::Plan> plan_for(const model::ModelDescription& described, const dev
   }
   wanted.workers = threads;
   wanted.deterministic = options.deterministic;
+  wanted.any_size = any_size;
   return model::make_plan(described.spec, described.binding, caps, wanted);
 }
 

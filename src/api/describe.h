@@ -31,9 +31,9 @@ ModelInfo file_info(const DescribedFile& described, const ModelOptions& options)
 /// The fields of ModelOptions against their ranges. Error: kInvalidArgument with the field's name.
 Status check_options(const ModelOptions& options);
 
-/// `check_options` first. Errors: those of model::make_plan.
+/// `check_options` first; `any_size` as model::PlanOptions has it. Errors: those of model::make_plan.
 Result<model::Plan> plan_for(const model::ModelDescription& described, const device::DeviceCaps& caps,
-                             const ModelOptions& options, int threads);
+                             const ModelOptions& options, int threads, bool any_size = false);
 
 /// Prompt tokens of one row at most, if the options leave it open.
 constexpr std::int64_t default_prefill_chunk(const device::DeviceCaps& caps) {

@@ -56,6 +56,15 @@ Result<PlannedDevice> on_gpu(const Library::State& library, const DescribedFile&
                              std::int32_t ordinal) {
   auto device = PAGODA_TRY(open_gpu(library, ordinal));
   model::Plan plan = PAGODA_TRY(plan_for(described.description, device->caps(), options, library.threads));
+  if (!device->compiler().can_make(runtime::cuda_runner_units(plan))) {
+    model::Plan slower = PAGODA_TRY(plan_for(described.description, device->caps(), options, library.threads, true));
+    if (device->compiler().can_make(runtime::cuda_runner_units(slower))) {
+      library.log(LogLevel::kWarning,
+                  "NVRTC is not there to compile kernels for this model's sizes, and none are packed: slower ones that "
+                  "take any sizes are used");
+      plan = std::move(slower);
+    }
+  }
   const runtime::CacheSize size{.tokens = options.kv_tokens.value_or(0), .bytes = options.kv_bytes.value_or(0)};
   const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, size));
   const std::int64_t needed = plan.weight_bytes + memory.cache_bytes + memory.workspace_bytes + runtime::kMemoryReserve;

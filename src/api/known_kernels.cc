@@ -100,6 +100,29 @@ std::vector<ModelOptions> variants(const ModelOptions& options, const device::De
   return all;
 }
 
+/// A model with each combination of what chooses device code beside sizes, formats and the cache.
+std::vector<model::ModelDescription> kinds_of(const model::ModelDescription& described) {
+  std::vector<model::ModelDescription> all = {described};
+  const auto also = [&all](auto change) {
+    for (std::size_t i = 0, before = all.size(); i < before; ++i) {
+      all.push_back(all[i]);
+      change(all.back().spec, all.back().spec.layers.front());
+    }
+  };
+  using model::LayerSpec, model::ModelSpec;
+  also([](ModelSpec&, LayerSpec& layer) { layer.attention.rope.pairing = kernels::RopePairing::kInterleaved; });
+  also([](ModelSpec&, LayerSpec& layer) { layer.attention.qk_norm = kernels::QkvNorm::kQueryKey; });
+  also([](ModelSpec&, LayerSpec& layer) {
+    if (layer.attention.qk_norm == kernels::QkvNorm::kQueryKey) layer.attention.qk_norm = kernels::QkvNorm::kAll;
+  });
+  also([](ModelSpec&, LayerSpec& layer) { layer.feed_forward.activation = kernels::ActivationKind::kGeluTanh; });
+  also([](ModelSpec& spec, LayerSpec& layer) {
+    layer.norms = model::NormPlacement::kBoth;
+    spec.logit_softcap = 30;
+  });
+  return all;
+}
+
 }  // namespace
 
 Result<Units> units_of(const model::ModelDescription& described, const device::DeviceCaps& gpu,
@@ -115,6 +138,27 @@ Result<Units> units_of_config(const io::RawConfig& config, const quant::Format& 
   return units_of(PAGODA_TRY(model::describe_model(config, tensors, options.ignore_keys)), gpu, options, threads);
 }
 
+Result<Units> any_size_units(const device::DeviceCaps& gpu) {
+  Units units;
+  const io::RawConfig config = PAGODA_TRY(config_of("LlamaForCausalLM", {1024, 2048, 16, 4, 32}));
+  for (const quant::Format* format : quant::all_formats()) {
+    const io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, *format, {}));
+    const model::ModelDescription described = PAGODA_TRY(model::describe_model(config, tensors, {}));
+    for (const model::ModelDescription& each : kinds_of(described)) {
+      for (const char* kv_dtype : {"bf16", "fp8_e4m3"}) {
+        if (std::string_view(kv_dtype) != "bf16" && gpu.gpu.compute() < kFirstWithFp8) continue;
+        for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{kMostGpuHeadRows}}) {
+          const ModelOptions options{.kv_dtype = kv_dtype, .max_running = rows};
+          Units more = runtime::cuda_runner_units(PAGODA_TRY(plan_for(each, gpu, options, 1, true)));
+          std::ranges::move(more, std::back_inserter(units));
+        }
+      }
+      sort_once(units);
+    }
+  }
+  return units;
+}
+
 Result<Units> known_units(const device::DeviceCaps& gpu, const ModelOptions& options, int threads) {
   Units units;
   for (const Known& known : PAGODA_TRY(known_models())) {
@@ -125,6 +169,7 @@ Result<Units> known_units(const device::DeviceCaps& gpu, const ModelOptions& opt
       }
     }
   }
+  std::ranges::move(PAGODA_TRY(any_size_units(gpu)), std::back_inserter(units));
   sort_once(units);
   return units;
 }

@@ -110,7 +110,8 @@ class Planner {
     return {.activation = plan_.activation,
             .hidden = plan_.spec.hidden,
             .epsilon = plan_.spec.norm_epsilon,
-            .weight_shift = plan_.spec.norm_weight_shift};
+            .weight_shift = plan_.spec.norm_weight_shift,
+            .any_size = plan_.options.any_size};
   }
 
   kernels::ResidualProblem residual(const LayerSpec& layer) const {
@@ -172,7 +173,8 @@ Result<LinearProblem> Planner::product(std::int32_t layer, std::initializer_list
   problem.precision =
       sensitive && plan_.precision == kernels::Precision::kStandard ? kernels::Precision::kHigh : plan_.precision;
   problem.activation = plan_.activation;
-  problem.deterministic = plan_.options.deterministic;
+  // The kernels of deterministic plans know no number of rows; so they need no code for one.
+  problem.deterministic = plan_.options.deterministic || plan_.options.any_size;
   problem.max_m = max_m;
   for (const auto& [role, has_bias] : roles) {
     const BoundTensor& tensor = weight(role, layer).tensor;
@@ -256,7 +258,8 @@ Status Planner::plan_attention(std::int32_t index) {
                                               .max_rows = plan_.options.max_rows,
                                               .max_context = plan_.options.context,
                                               .workers = plan_.options.workers,
-                                              .deterministic = plan_.options.deterministic},
+                                              .deterministic = plan_.options.deterministic,
+                                              .any_size = plan_.options.any_size},
                     kernels::attention_kernels(), "attention"));
   const LinearProblem out = PAGODA_TRY(product(index, {{Role::kAttentionOut, a.output_bias}}, tokens));
   return choose(stages.attention_out, kernels::SublayerOutProblem{.product = out, .residual = residual(layer)},

@@ -53,6 +53,12 @@ std::set<CompileUnit> units_for(const std::string& gpu) {
     const auto own = units_of(described.description, device::gpu_caps(gpu).value(), options_for(path), 1).value();
     units.insert(own.begin(), own.end());
   }
+  // The kernels that no sizes are compiled into; products of that kind are those of deterministic plans.
+  for (const CompileUnit& unit : any_size_units(device::gpu_caps(gpu).value()).value()) {
+    const auto is = [&](const char* define) { return std::ranges::find(unit.defines, define) != unit.defines.end(); };
+    const bool one = is("KEY_DIM=0") && is("INTERLEAVED=0") && is("KV_FP8=0");
+    if (unit.source == "kernels/attention/cuda_any_dims.cu" || one) units.insert(unit);
+  }
   return units;
 }
 
@@ -144,6 +150,33 @@ TEST_F(DeviceCode, SpendsNoMoreThanItDid) {
     EXPECT_LE(info.shared_bytes, golden->second.shared_bytes) << name;
   }
   for (const auto& [name, info] : table) EXPECT_TRUE(found.contains(name)) << name << " is in no plan any more";
+}
+
+/// What a source's kernels for compute capability 9.0 are fast by. The compiler may put others in an instruction's place.
+const std::map<std::string, std::set<std::string>> kWanted = {
+    {"kernels/attention/cuda_decode.cu", {"mma", "copy_async"}},
+    {"kernels/attention/cuda_prefill_sm90.cu", {"wgmma", "tensor_map_copy"}},
+    {"kernels/linear/cuda_mma_bulk_rows.cu", {"mma", "bulk_copy"}},
+    {"kernels/linear/cuda_wgmma_tiles.cu", {"wgmma", "tensor_map_copy"}},
+    {"kernels/attention/cuda_prefill.cu", {"mma", "ldmatrix", "copy_async"}},
+    {"kernels/linear/cuda_mma_tiles.cu", {"mma", "copy_async"}},
+};
+
+TEST_F(DeviceCode, HasTheInstructionsThatItIsFastBy) {
+  std::set<CompileUnit> units = units_for("h200"), others = units_for("l4");
+  units.merge(others);
+  std::set<std::string> seen;
+  for (const CompileUnit& unit : units) {
+    const auto wanted = kWanted.find(unit.source);
+    if (wanted == kWanted.end()) continue;
+    seen.insert(unit.source);
+    for (const auto& [kernel, info] : fixtures::kernels_in(compiler_->cubin(unit).value())) {
+      for (const std::string& instruction : wanted->second) {
+        EXPECT_TRUE(info.instructions.contains(instruction)) << row_name(unit, kernel) << ": no " << instruction;
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), kWanted.size()) << "a source is in no plan any more";
 }
 
 TEST(CubinInfo, WhatIsNoCubinHasNoKernels) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 
@@ -13,6 +14,8 @@ struct KernelInfo {
   std::int64_t registers = 0;     ///< of a thread
   std::int64_t local_bytes = 0;   ///< of a thread: spills and arrays that found no registers
   std::int64_t shared_bytes = 0;  ///< static, of a block
+  /// Which of these it has: "mma", "wgmma", "ldmatrix", "copy_async", "bulk_copy", "tensor_map_copy".
+  std::set<std::string> instructions{};
   friend bool operator==(const KernelInfo&, const KernelInfo&) = default;
 };
 

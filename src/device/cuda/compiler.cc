@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "base/file.h"
@@ -107,6 +108,15 @@ std::optional<Sha256> Compiler::find_packed(const CompileUnit& unit) const {
     if (minor < '1' || minor > '9') return std::nullopt;
     --minor;
   }
+}
+
+bool Compiler::can_make(std::span<const CompileUnit> units) const {
+  if (options_.nvrtc != nullptr || options_.compile) return true;
+  return std::ranges::all_of(units, [&](const CompileUnit& unit) {
+    if (is_packed(unit)) return true;
+    const Result<std::string> name = key(unit);
+    return name.ok() && !options_.cache_folder.empty() && std::filesystem::exists(entry_path(*name));
+  });
 }
 
 std::vector<std::byte> Compiler::read_packed(const CompileUnit& unit) {

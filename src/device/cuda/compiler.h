@@ -62,6 +62,9 @@ class Compiler {
   /// Whether the pack has a unit: for its architecture, or for one that its GPUs run too (sm_80 on sm_86).
   bool is_packed(const CompileUnit& unit) const { return find_packed(unit).has_value(); }
 
+  /// Whether `cubin` has a way to make each of them: packed, kept, or by NVRTC.
+  bool can_make(std::span<const CompileUnit> units) const;
+
   CompilerCounters counters() const;
   const std::string& cache_refusal() const { return cache_refusal_; }
 

@@ -103,6 +103,7 @@ constexpr AttentionKernel cpu(std::string_view name, Arithmetic arithmetic) {
 std::span<const AttentionKernel> attention_kernels() {
   static const std::array kKernels = {
       kCudaAttention,
+      kCudaAttentionAnyDims,
       AttentionKernel{
           "cpu_avx512_bf16",
           {"bf16_pairs_f32"},

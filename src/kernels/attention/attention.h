@@ -29,6 +29,7 @@ struct AttentionProblem {
   std::int64_t max_context = 0;
   std::int64_t workers = 1;    ///< threads of the host's pool
   bool deterministic = false;  ///< GPUs: a token's bits must not depend on the rows of its step. Hosts are always so
+  bool any_size = false;       ///< GPUs: no kernel that is compiled for these sizes
 };
 
 struct AttentionWeights {

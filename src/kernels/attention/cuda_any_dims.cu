@@ -1,9 +1,9 @@
 // Attention of any head dims: o = Σ_j e^(s_j - m) v_j / Σ_j e^(s_j - m), s_j = cap(scale · q·k_j), over the keys that a
 // token sees. A block takes one head of one token; warp w takes keys w, w + 16, … by their absolute numbers, and keeps
-// their maximum, sum and weighted values; a lane holds elements 2 · lane, 2 · lane + 1, + 64, … of query and output. The
-// warps' results are added in order, so a token's bits depend on its own sequence alone. Bytes: K and V once a query
-// head. Chosen where no kernel with the dims as constants is to be had: nothing here is tuned. Constant: ELEMENT (0
-// bf16, 1 e4m3).
+// their maximum, sum and weighted values; a lane holds elements 2 · lane, 2 · lane + 1, + 64, … of query and output.
+// The warps' results are added in order, so a token's bits depend on its own sequence alone. Bytes: K and V once a
+// query head. Chosen where no kernel with the dims as constants is to be had: nothing here is tuned. Constant: ELEMENT
+// (0 bf16, 1 e4m3).
 #include "kernels/attention/cuda_any_dims.h"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/reduce.cuh"

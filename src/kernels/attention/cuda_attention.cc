@@ -75,7 +75,8 @@ PrefillSm90Problem sm90_problem(const AttentionProblem& problem) {
 }
 
 std::optional<PrefillSm90Plan> sm90_plan(const AttentionProblem& problem, const DeviceCaps& caps) {
-  if (caps.gpu.compute() != 90 || problem.layout.dtype != DType::kBf16 || problem.deterministic) return std::nullopt;
+  if (problem.any_size || caps.gpu.compute() != 90 || problem.layout.dtype != DType::kBf16 || problem.deterministic)
+    return std::nullopt;
   return plan_prefill_sm90(sm90_problem(problem));
 }
 
@@ -128,8 +129,9 @@ Partials cut_partials(const AttentionProblem& problem, std::byte* memory) {
 bool supports(const AttentionProblem& problem, const DeviceCaps& caps) {
   const KvLayout& layout = problem.layout;
   const bool elements = layout.dtype == DType::kBf16 || (is_fp8(problem) && caps.gpu.compute() >= 89);
-  return on_cuda(caps) && problem.activation == DType::kBf16 && layout.order == KvOrder::kHeads && elements &&
-         layout.key_dim % 16 == 0 && layout.value_dim % 16 == 0 && layout.key_dim <= 256 && layout.value_dim <= 256;
+  return on_cuda(caps) && !problem.any_size && problem.activation == DType::kBf16 && layout.order == KvOrder::kHeads &&
+         elements && layout.key_dim % 16 == 0 && layout.value_dim % 16 == 0 && layout.key_dim <= 256 &&
+         layout.value_dim <= 256;
 }
 
 std::size_t scratch_bytes(const AttentionProblem& problem, const DeviceCaps&) {
@@ -306,13 +308,13 @@ std::int64_t prefill_item_tokens(const AttentionProblem& problem, const DeviceCa
 }
 
 std::size_t attention_work_bytes(const AttentionProblem& problem, const DeviceCaps& caps) {
-  return on_cuda(caps) ? cut_work(problem, nullptr).bytes : 0;
+  return supports(problem, caps) ? cut_work(problem, nullptr).bytes : 0;
 }
 
 Result<AttentionScheduleStep> prepare_attention_schedule(const AttentionProblem& problem, std::byte* memory,
                                                          device::Device& generic) {
   const DeviceCaps& caps = generic.caps();
-  if (!on_cuda(caps)) return AttentionScheduleStep([](const AttentionScheduleArgs&, device::Stream&) {});
+  if (!supports(problem, caps)) return AttentionScheduleStep([](const AttentionScheduleArgs&, device::Stream&) {});
   device::cuda::CudaDevice& device = device::cuda::cuda(generic);
   const std::vector<std::byte> zeros(attention_work_bytes(problem, caps));
   device.upload(memory, zeros.data(), std::ssize(zeros));

@@ -9,8 +9,10 @@
 namespace pagoda::kernels {
 
 extern const AttentionKernel kCudaAttention;
+/// One kernel for all even head dims up to kAnyDimsMost, and any rows; needs no work list.
+extern const AttentionKernel kCudaAttentionAnyDims;
 
-/// Bytes of GroupInputs::work for a problem; 0 on hosts.
+/// Bytes of GroupInputs::work for a problem; 0 on hosts, and where kCudaAttention does not take the problem.
 std::size_t attention_work_bytes(const AttentionProblem& problem, const device::DeviceCaps& caps);
 
 struct AttentionScheduleArgs {

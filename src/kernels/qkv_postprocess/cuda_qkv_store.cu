@@ -3,8 +3,8 @@
 // cache, rounded once. A warp takes one head of one token, which lies in shared memory between the steps. Grid: x over
 // heads (queries, keys, values), WARPS a block; y over tokens, in turn. What does not come from the products (slots,
 // rotations, norm weights) is fetched before they have ended. Bytes: each element in and out once. Constants:
-// KEY_DIM, VALUE_DIM, INPUT_FLOAT (0: bf16), NORM (0 none, 1 query and key, 2 all), INTERLEAVED (0: pairs are half of
-// pairing_dim apart), KV_FP8 (0: bf16; 1: e4m3, sm_89 and later), WARPS.
+// KEY_DIM, VALUE_DIM (both 0: any up to 512), INPUT_FLOAT (0: bf16), NORM (0 none, 1 query and key, 2 all), INTERLEAVED
+// (0: pairs are half of pairing_dim apart), KV_FP8 (0: bf16; 1: e4m3, sm_89 and later), WARPS.
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -12,10 +12,17 @@
 
 namespace pagoda::kernels {
 
-constexpr int kRow = KEY_DIM > VALUE_DIM ? KEY_DIM : VALUE_DIM;
+constexpr int kMostKey = KEY_DIM == 0 ? 512 : KEY_DIM;
+constexpr int kMostValue = VALUE_DIM == 0 ? 512 : VALUE_DIM;
+constexpr int kRow = kMostKey > kMostValue ? kMostKey : kMostValue;
 constexpr int kWordTurns = (kRow / 2 + 31) / 32;  // a lane has words lane, lane + 32 … of two elements each
-constexpr int kPairTurns = (KEY_DIM / 2 + 31) / 32;
+constexpr int kPairTurns = (kMostKey / 2 + 31) / 32;
 static_assert(KEY_DIM % 2 == 0 && VALUE_DIM % 2 == 0);
+
+__device__ __forceinline__ int key_dim(const CudaQkvStoreParams& p) { return KEY_DIM == 0 ? p.key_dim : KEY_DIM; }
+__device__ __forceinline__ int value_dim(const CudaQkvStoreParams& p) {
+  return VALUE_DIM == 0 ? p.value_dim : VALUE_DIM;
+}
 
 /// What a warp knows of its head.
 struct Head {
@@ -32,7 +39,7 @@ __device__ __forceinline__ Head locate(const CudaQkvStoreParams& p, int head) {
   h.is_query = head < p.num_heads;
   h.is_value = head >= p.num_heads + p.num_kv_heads;
   h.index = head - (h.is_query ? 0 : p.num_heads) - (h.is_value ? p.num_kv_heads : 0);
-  h.dim = h.is_value ? VALUE_DIM : KEY_DIM;
+  h.dim = h.is_value ? value_dim(p) : key_dim(p);
   h.from = h.is_query ? p.query : h.is_value ? p.value : p.key;
   h.stride = h.is_query ? p.query_stride : h.is_value ? p.value_stride : p.key_stride;
   h.bias = h.is_query ? p.query_bias : h.is_value ? p.value_bias : p.key_bias;
@@ -157,8 +164,8 @@ __device__ __forceinline__ void store_fp8(std::uint8_t* to, const float* x, int 
 /// Into the head's rows of the slot's page.
 __device__ __forceinline__ void store_slot(const CudaQkvStoreParams& p, const Head& head, std::int64_t slot,
                                            const float* x) {
-  const std::int64_t in_page = std::int64_t{head.index} * p.block_size * (KEY_DIM + VALUE_DIM);
-  const std::int64_t inside = in_page + (head.is_value ? std::int64_t{p.block_size} * KEY_DIM : 0);
+  const std::int64_t in_page = std::int64_t{head.index} * p.block_size * (key_dim(p) + value_dim(p));
+  const std::int64_t inside = in_page + (head.is_value ? std::int64_t{p.block_size} * key_dim(p) : 0);
   char* page = static_cast<char*>(p.pages) + slot / p.block_size * p.block_stride;
   const std::int64_t at = inside + slot % p.block_size * head.dim;
   const float factor = 1.0f / (head.is_value ? p.value_scale : p.key_scale);
@@ -192,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_store(const __grid_
     if (head.is_value ? NORM == 2 : NORM >= 1) norm_head(p, x, weights, head.dim);
     if (!head.is_value && p.rope != nullptr) rotate_head(p, x, token);
     if (head.is_query) {
-      auto* to = static_cast<std::uint16_t*>(p.query_out) + at * p.query_out_stride + head.index * KEY_DIM;
+      auto* to = static_cast<std::uint16_t*>(p.query_out) + at * p.query_out_stride + head.index * key_dim(p);
       store_bf16(to, x, head.dim, 1.0f);
     } else {
       store_slot(p, head, token.slot, x);

@@ -23,6 +23,7 @@ struct CudaQkvStoreParams {
   std::int64_t block_stride;                                              ///< bytes
   std::int64_t tokens;
   std::int32_t num_heads, num_kv_heads;
+  std::int32_t key_dim, value_dim;  ///< KEY_DIM and VALUE_DIM, if these are not 0
   std::int32_t block_size;
   std::int32_t num_pairs;    ///< of the rotation
   std::int32_t pairing_dim;  ///< elements that pairs are formed from

@@ -12,8 +12,9 @@ constexpr std::int64_t kFewThreads = 256;
 constexpr std::int64_t kDefaultSharedBytes = 48 * 1024;
 
 /// A thread for four elements, in whole warps.
-std::int64_t threads_for(std::int64_t hidden) {
-  return std::min(kMostThreads, round_up<std::int64_t>(ceil_div<std::int64_t>(hidden, 4), 32));
+std::int64_t threads_for(const RmsNormProblem& problem) {
+  if (problem.any_size) return kMostThreads;
+  return std::min(kMostThreads, round_up<std::int64_t>(ceil_div<std::int64_t>(problem.hidden, 4), 32));
 }
 
 CompileUnit unit_of(std::int64_t threads, const device::DeviceCaps& caps) {
@@ -24,9 +25,9 @@ CompileUnit unit_of(std::int64_t threads, const device::DeviceCaps& caps) {
 
 std::vector<CompileUnit> CudaNorm::units(const RmsNormProblem& problem, bool deterministic,
                                          const device::DeviceCaps& caps) {
-  std::vector<CompileUnit> units = {unit_of(threads_for(problem.hidden), caps)};
+  std::vector<CompileUnit> units = {unit_of(threads_for(problem), caps)};
   // Another number of threads adds squares in another order.
-  if (!deterministic && threads_for(problem.hidden) > kFewThreads) units.push_back(unit_of(kFewThreads, caps));
+  if (!deterministic && threads_for(problem) > kFewThreads) units.push_back(unit_of(kFewThreads, caps));
   return units;
 }
 
@@ -35,7 +36,7 @@ Result<CudaNorm> CudaNorm::prepare(const RmsNormProblem& problem, bool determini
   CudaNorm norm;
   const std::vector<CompileUnit> units = CudaNorm::units(problem, deterministic, device.caps());
   norm.kernel_ = PAGODA_TRY(device.kernel<CudaRmsNormParams>(units[0], "rms_norm"));
-  norm.threads_ = threads_for(problem.hidden);
+  norm.threads_ = threads_for(problem);
   norm.many_ = norm.kernel_;
   norm.many_threads_ = norm.threads_;
   if (units.size() > 1) {

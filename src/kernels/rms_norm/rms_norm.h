@@ -14,6 +14,7 @@ struct RmsNormProblem {
   std::int64_t hidden = 0;
   double epsilon = 1e-6;
   float weight_shift = 0;  ///< 1 where a checkpoint stores weight - 1
+  bool any_size = false;   ///< GPUs: no kernel that is compiled for this size
 };
 
 struct RmsNormWeights {

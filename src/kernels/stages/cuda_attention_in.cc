@@ -28,7 +28,8 @@ CudaProductProblem product_of(const AttentionInProblem& problem) {
 CompileUnit store_unit(const AttentionInProblem& problem, const DeviceCaps& caps) {
   const QkvPostprocessProblem& post = problem.post;
   return cuda_unit(caps, "qkv_postprocess/cuda_qkv_store.cu",
-                   {define("KEY_DIM", post.key_dim), define("VALUE_DIM", post.value_dim), "INPUT_FLOAT=0",
+                   {define("KEY_DIM", problem.norm.any_size ? 0 : post.key_dim),
+                    define("VALUE_DIM", problem.norm.any_size ? 0 : post.value_dim), "INPUT_FLOAT=0",
                     define("NORM", post.norm), define("INTERLEAVED", post.rope.pairing == RopePairing::kInterleaved),
                     define("KV_FP8", problem.layout.dtype == DType::kFp8E4m3), define("WARPS", kStoreWarps)});
 }
@@ -52,7 +53,7 @@ bool supports(const AttentionInProblem& problem, const DeviceCaps& caps) {
   const KvLayout& layout = problem.layout;
   const bool elements = layout.dtype == DType::kBf16 || (layout.dtype == DType::kFp8E4m3 && caps.gpu.compute() >= 89);
   return CudaProduct::supports(product_of(problem), caps) && problem.has_norm && layout.order == KvOrder::kHeads &&
-         elements && problem.norm.hidden % 8 == 0;
+         elements && problem.norm.hidden % 8 == 0 && std::max(problem.post.key_dim, problem.post.value_dim) <= 512;
 }
 
 std::size_t scratch_bytes(const AttentionInProblem& problem, const DeviceCaps& caps) {
@@ -129,6 +130,8 @@ Result<AttentionInStep> prepare(const AttentionInProblem& problem, const Attenti
   fixed.rope = weights.post.rope_rows;
   fixed.num_heads = static_cast<std::int32_t>(post.num_heads);
   fixed.num_kv_heads = static_cast<std::int32_t>(post.num_kv_heads);
+  fixed.key_dim = static_cast<std::int32_t>(post.key_dim);
+  fixed.value_dim = static_cast<std::int32_t>(post.value_dim);
   fixed.block_size = static_cast<std::int32_t>(problem.layout.block_size);
   fixed.num_pairs = static_cast<std::int32_t>(post.rope.num_pairs());
   fixed.pairing_dim = static_cast<std::int32_t>(post.rope.pairing_dim());

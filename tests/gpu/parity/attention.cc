@@ -43,14 +43,14 @@ class AttentionRun {
  public:
   explicit AttentionRun(const AttentionCase& c) : c_(c), problem_(problem_of(c, false)), exact_(problem_of(c, true)) {
     Gpu& gpu = Gpu::get();
-    PAGODA_CHECK(kernels::kCudaAttention.supports(problem_, gpu.caps()), "{}", c.name());
-    note_units(kernels::kCudaAttention.units(problem_, gpu.caps()));
+    PAGODA_CHECK(c_.kernel().supports(problem_, gpu.caps()), "{}", c.name());
+    note_units(c_.kernel().units(problem_, gpu.caps()));
     sinks_ = normal_floats(c.heads, 7, 2);
     gpu_sinks_ = Buffer::of(sinks_);
     work_ = Buffer(static_cast<std::int64_t>(kernels::attention_work_bytes(problem_, gpu.caps())));
     schedule_ = kernels::prepare_attention_schedule(problem_, work_.data(), gpu.device()).value();
-    step_ = kernels::kCudaAttention.prepare(problem_, {gpu_sinks_.as<float>()}, gpu.device()).value();
-    scratch_ = Buffer(static_cast<std::int64_t>(kernels::kCudaAttention.scratch_bytes(problem_, gpu.caps())));
+    step_ = c_.kernel().prepare(problem_, {gpu_sinks_.as<float>()}, gpu.device()).value();
+    scratch_ = Buffer(static_cast<std::int64_t>(c_.kernel().scratch_bytes(problem_, gpu.caps())));
     exact_.workers = gpu.host().num_workers();
     const auto& reference = reference_kernel(exact_);
     reference_ = reference.prepare(exact_, {sinks_.data()}, gpu.reference()).value();
@@ -300,7 +300,9 @@ TEST_P(AttentionOnGpu, IsNearTheReference) {
 std::string case_name(const AttentionCase& c) {
   return pagoda::format("H{}of{}_K{}_V{}_B{}_W{}_C{}{}_{}{}", c.heads, c.kv_heads, c.key_dim, c.value_dim, c.block_size,
                         c.window, static_cast<int>(c.softcap), c.sinks ? "_sinks" : "", tensor::name_of(c.kv),
-                        c.deterministic ? "_deterministic" : "");
+                        c.any_dims        ? "_any_dims"
+                        : c.deterministic ? "_deterministic"
+                                          : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionOnGpu, testing::ValuesIn(attention_cases()),

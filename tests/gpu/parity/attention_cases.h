@@ -19,18 +19,24 @@ struct AttentionCase {
   tensor::DType kv = tensor::DType::kBf16;
   double gain = 1;  // of queries: large ones make a cap bite
   bool deterministic = false;
+  bool any_dims = false;
 
   friend void PrintTo(const AttentionCase& c, std::ostream* out) { *out << c.name(); }
 
   std::string name() const {
     return pagoda::format("{} heads / {}, dims {} {}, blocks of {}, window {}, cap {}, sinks {}, {}{}", heads, kv_heads,
                           key_dim, value_dim, block_size, window, softcap, sinks, tensor::name_of(kv),
-                          deterministic ? ", deterministic" : "");
+                          any_dims        ? ", any dims"
+                          : deterministic ? ", deterministic"
+                                          : "");
+  }
+  const kernels::AttentionKernel& kernel() const {
+    return any_dims ? kernels::kCudaAttentionAnyDims : kernels::kCudaAttention;
   }
 };
 
 inline std::vector<AttentionCase> attention_cases() {
-  return {
+  std::vector<AttentionCase> all = {
       {9, 3, 64, 64, 16},
       {1, 1, 80, 80, 8},
       {6, 3, 96, 96, 64, 45},
@@ -50,6 +56,16 @@ inline std::vector<AttentionCase> attention_cases() {
       {12, 3, 128, 128, 8, 50, 20, true, tensor::DType::kFp8E4m3, 4, true},
       {4, 2, 112, 48, 16, 0, 0, false, tensor::DType::kBf16},  // dims that only the kernel for all GPUs takes
   };
+  // All of them, and sizes that no other kernel takes, by the kernel without sizes.
+  for (std::size_t i = 0, count = all.size(); i < count; ++i) {
+    if (all[i].deterministic) continue;
+    all.push_back(all[i]);
+    all.back().any_dims = true;
+  }
+  const AttentionCase odd = {6, 2, 34, 50, 16, 0, 0, false, tensor::DType::kBf16, 1, false, true};
+  const AttentionCase wide = {4, 1, 512, 512, 8, 41, 0, true, tensor::DType::kFp8E4m3, 1, false, true};
+  all.insert(all.end(), {odd, wide});
+  return all;
 }
 
 /// A row of a step: tokens [start, start + count) of a sequence.
@@ -102,6 +118,7 @@ inline kernels::AttentionProblem problem_of(const AttentionCase& c, bool exact) 
   problem.softcap = c.softcap;
   problem.sinks = c.sinks;
   problem.deterministic = c.deterministic;
+  problem.any_size = c.any_dims;
   problem.max_rows = kMaxRows;
   problem.max_context = kContext;
   return problem;
@@ -111,8 +128,8 @@ inline std::vector<CompileUnit> attention_units(const device::DeviceCaps& caps) 
   std::vector<CompileUnit> units;
   for (const AttentionCase& c : attention_cases()) {
     const kernels::AttentionProblem problem = problem_of(c, false);
-    PAGODA_CHECK(kernels::kCudaAttention.supports(problem, caps), "{}", c.name());
-    append(units, kernels::kCudaAttention.units(problem, caps));
+    PAGODA_CHECK(c.kernel().supports(problem, caps), "{}", c.name());
+    append(units, c.kernel().units(problem, caps));
   }
   return units;
 }

@@ -6,8 +6,13 @@
 #include <set>
 
 #include "api/known_kernels.h"
+#include "io/dummy_weights.h"
+#include "io/json_config.h"
+#include "kernels/attention/attention.h"
 #include "kernels/cuda/embedded.h"
 #include "pagoda/pagoda.h"
+#include "quant/format.h"
+#include "runtime/cuda_runner.h"
 
 namespace pagoda::api {
 namespace {
@@ -109,6 +114,65 @@ TEST(GpuPlans, ModelsOfOneHeadDimShareUnits) {
   std::ranges::set_difference(all[0], all[1], std::back_inserter(only));
   for (const CompileUnit& unit : only) EXPECT_EQ(unit.source.find("cuda_decode"), std::string::npos) << unit.source;
   EXPECT_LT(only.size(), all[0].size() / 2);
+}
+
+/// A configuration of one layer with these sizes, in bf16.
+std::set<CompileUnit> any_size_units_of(const std::string& architecture, std::int64_t hidden, std::int64_t heads,
+                                        std::int64_t kv_heads, std::int64_t head_dim, const device::DeviceCaps& caps) {
+  const std::string text = pagoda::format(
+      R"({{"architectures": ["{}"], "hidden_size": {}, "intermediate_size": {}, "num_attention_heads": {},)"
+      R"( "num_key_value_heads": {}, "head_dim": {}, "num_hidden_layers": 1, "vocab_size": 1031,)"
+      R"( "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true}})",
+      architecture, hidden, hidden * 2, heads, kv_heads, head_dim);
+  const io::RawConfig config = io::parse_json_config(architecture, text).value();
+  const io::TensorCatalog tensors = model::dummy_tensors(config, *quant::find_format("bf16"), {}).value();
+  const model::ModelDescription described = model::describe_model(config, tensors, {}).value();
+  const ModelOptions options{.max_running = 37};
+  const model::Plan plan = plan_for(described, caps, options, 1, true).value();
+  EXPECT_EQ(plan.layers[0].attention.kernel->name, "cuda_any_dims");
+  const auto units = runtime::cuda_runner_units(plan);
+  return {units.begin(), units.end()};
+}
+
+// Where nothing can be compiled, a model of any sizes needs no other code than a model of any other sizes.
+TEST(GpuPlans, SizesThatNoOneKnowsNeedNoCompiler) {
+  for (const char* gpu : kGpus) {
+    const device::DeviceCaps caps = device::gpu_caps(gpu).value();
+    const auto listed = any_size_units(caps).value();
+    const std::set<CompileUnit> packed(listed.begin(), listed.end());
+    for (const auto& units : {any_size_units_of("LlamaForCausalLM", 1000, 6, 2, 34, caps),
+                              any_size_units_of("Qwen3ForCausalLM", 2056, 10, 5, 322, caps),
+                              any_size_units_of("MistralForCausalLM", 12280, 96, 8, 512, caps)}) {
+      EXPECT_GT(units.size(), 8u);
+      for (const CompileUnit& unit : units) {
+        EXPECT_TRUE(packed.contains(unit)) << unit.source << " " << testing::PrintToString(unit.defines) << " " << gpu;
+      }
+    }
+    for (const CompileUnit& unit : packed) {
+      for (const std::string& define : unit.defines) {
+        EXPECT_FALSE(define.starts_with("HEAD_DIM") || define.starts_with("GROUP")) << unit.source << ": " << define;
+        EXPECT_TRUE(!define.starts_with("KEY_DIM") || define == "KEY_DIM=0") << unit.source << ": " << define;
+      }
+    }
+  }
+}
+
+// A head dim that only the kernel for all of them takes.
+TEST(GpuPlans, WideHeadsAreSlowerAndNotRefused) {
+  const device::DeviceCaps caps = device::gpu_caps("h200").value();
+  kernels::AttentionProblem problem;
+  problem.activation = tensor::DType::kBf16;
+  problem.num_heads = 12;
+  problem.layout = {.dtype = tensor::DType::kBf16, .kv_heads = 4, .order = kernels::KvOrder::kHeads};
+  for (const auto& [dims, name] : {std::pair(128, "cuda"), std::pair(256, "cuda"), std::pair(320, "cuda_any_dims"),
+                                   std::pair(90, "cuda_any_dims"), std::pair(512, "cuda_any_dims")}) {
+    problem.layout.key_dim = problem.layout.value_dim = dims;
+    const auto* kernel = kernels::choose(kernels::attention_kernels(), problem, caps);
+    ASSERT_NE(kernel, nullptr) << dims;
+    EXPECT_EQ(kernel->name, name) << dims;
+  }
+  problem.layout.key_dim = 514;
+  EXPECT_EQ(kernels::choose(kernels::attention_kernels(), problem, caps), nullptr);
 }
 
 }  // namespace

@@ -2,8 +2,14 @@
 // stays.
 #include <gmock/gmock.h>
 
+#include <map>
+#include <set>
+
+#include "api/known_kernels.h"
 #include "api/library_state.h"
+#include "device/cuda/kernel_pack.h"
 #include "fixtures/paper_driver.h"
+#include "kernels/cuda/embedded.h"
 #include "tiny_chat_model.h"
 
 namespace pagoda::api {
@@ -104,6 +110,44 @@ TEST(GpuTest, ADeviceThatFailsWhileOpeningIsAnError) {
     EXPECT_FALSE(model.ok()) << entry;
     EXPECT_THAT(gpu.paper.leaks(), IsEmpty()) << entry;
   }
+}
+
+// Without NVRTC a release has what it was packed with, and code for any sizes.
+TEST(GpuTest, SizesThatAreNotPackedAreServedWithoutACompiler) {
+  std::vector<std::string> log;
+  PaperLibrary gpu(&log);
+  const auto paper = PaperDriver::compiler();
+  std::map<Sha256, std::vector<std::byte>> cubins;
+  device::DeviceCaps caps = device::gpu_caps("h200").value();
+  caps.gpu = PaperLibrary::caps();
+  for (const device::CompileUnit& unit : any_size_units(caps).value()) {
+    cubins[paper->pack_key(unit).value()] = paper->cubin(unit).value();
+  }
+  const auto with_pack = [&](std::vector<std::byte> bytes) {
+    gpu.library.state()->compiler = std::make_shared<device::cuda::Compiler>(device::cuda::CompilerOptions{
+        .sources = kernels::embedded_sources(), .pack = device::cuda::KernelPack::open(bytes).value()});
+  };
+  const TemporaryFile file(paper_chat());
+  const std::vector<std::byte> pack = device::cuda::write_kernel_pack("paper", cubins, 1);
+  with_pack(pack);
+  {
+    const auto model = Model::open(gpu.library, file.path(), {.device = "cuda"});
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    EXPECT_THAT(log, testing::Contains(HasSubstr("slower ones that take any sizes")));
+    const auto scored = score(*model, {.text = TokenIds{{5, 6, 7, 8}}, .on_logits = {}});
+    EXPECT_TRUE(scored.ok()) << scored.error().message;
+    std::set<std::string> kernels;
+    for (const auto& launch : gpu.paper.launches()) kernels.insert(launch.kernel);
+    EXPECT_THAT(kernels, testing::Contains("attend_any_dims"));
+  }
+  EXPECT_THAT(gpu.paper.faults(), IsEmpty());
+  // A pack without them refuses, and says what is missing.
+  cubins.erase(cubins.begin(), std::next(cubins.begin(), std::ssize(cubins) - 1));
+  const std::vector<std::byte> nearly_empty = device::cuda::write_kernel_pack("paper", cubins, 1);
+  with_pack(nearly_empty);
+  const auto refused = Model::open(gpu.library, file.path(), {.device = "cuda"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kDeviceMissing);
 }
 
 }  // namespace
