@@ -114,6 +114,7 @@ void add_running(CLI::App& app, Arguments& out) {
          "standard or high (CPU)")
       ->check(one_of({"standard", "high"}));
   app.add_flag("--deterministic", options.deterministic, "the same bits in every batch (GPU)");
+  app.add_flag("--tune", options.tune, "measure at start which way to launch kernels is faster (GPU)");
   app.add_option("--threads", out.library.threads, "worker threads")->check(integer(1, 1024));
   app.add_option("--cpu", out.library.cpu_isa, "portable, avx2, avx512 or avx512_bf16")
       ->check(one_of({"portable", "avx2", "avx512", "avx512_bf16"}));
@@ -382,6 +383,12 @@ Status check_together(const Arguments& arguments) {
   const std::string& device = arguments.options.device;
   if (arguments.options.deterministic && (device == "cpu" || device == "reference")) {
     return usage("--deterministic is for GPUs: --device " + device + " always is");
+  }
+  if (arguments.options.tune && (device == "cpu" || device == "reference")) {
+    return usage("--tune is for GPUs, not for --device " + device);
+  }
+  if (arguments.options.tune && arguments.options.deterministic) {
+    return usage("--tune has nothing to choose with --deterministic: its steps are not captured");
   }
   if (arguments.command == Command::kWarm && arguments.model.empty() &&
       (!arguments.options.dummy_weights.empty() || !arguments.options.ignore_keys.empty())) {

@@ -32,6 +32,10 @@ struct ModelOptions {
   Precision precision = Precision::kStandard;
   bool deterministic = false;  ///< GPU only: a row's bits never depend on its batch. The CPU is always so
 
+  /// GPU only: measure at start (5 seconds at most, then kept in the cache folder) which of two ways to launch the same
+  /// kernels is faster. Results stay the same bits.
+  bool tune = false;
+
   /// Tokens of one sequence at most, prompt and answer; none: what the model was made for, or less if memory is short.
   std::optional<std::int64_t> context{};
   std::string kv_dtype = "auto";  ///< "auto", "f16", "bf16" or "fp8_e4m3"

@@ -110,6 +110,7 @@ Result<model::Plan> plan_for(const model::ModelDescription& described, const dev
   wanted.workers = threads;
   wanted.deterministic = options.deterministic;
   wanted.any_size = any_size;
+  wanted.tune = options.tune;
   return model::make_plan(described.spec, described.binding, caps, wanted);
 }
 

@@ -171,6 +171,7 @@ Status load_and_start(Model::State& state, const api::DescribedFile& described) 
   fill_cache_info(state.info, runner->info());
   options.limits.steps_in_flight = runner->info().steps_in_flight;
   const runtime::RunnerMemory memory = runner->info().memory;
+  if (!runner->info().tuning.empty()) state.library->log(LogLevel::kInfo, "tuned: " + runner->info().tuning);
   state.engine = PAGODA_TRY(engine::Engine::start(options, std::move(runner)));
   // A context that nobody asked for is what the cache holds.
   if (!state.options.context) state.info.context = std::min(state.info.context, state.engine->most_tokens());

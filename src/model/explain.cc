@@ -59,6 +59,23 @@ std::vector<StageChoice> choices_of(const LayerPlan& layer, const Plan& plan) {
   return choices;
 }
 
+/// How decode steps get to a GPU.
+StageChoice launches_of(const Plan& plan) {
+  const bool programmatic = plan.caps.gpu.compute() >= 90;
+  StageChoice choice{.stage = "steps", .layers = {}, .candidate = "captured", .layout = {}, .reason = {}};
+  if (plan.options.deterministic) {
+    choice.candidate = "eager";
+    choice.reason = "deterministic attention has a list of work for each step";
+  } else if (!programmatic) {
+    choice.reason = pagoda::format("{} has no programmatic launch", plan.caps.name);
+  } else if (plan.options.tune) {
+    choice.reason = "programmatic launches, or ordinary ones if these are measured to be faster at start";
+  } else {
+    choice.reason = "programmatic launches; without tuning nothing is measured at start";
+  }
+  return choice;
+}
+
 bool same(const StageChoice& a, const StageChoice& b) {
   return a.stage == b.stage && a.candidate == b.candidate && a.layout == b.layout && a.reason == b.reason;
 }
@@ -103,6 +120,7 @@ std::vector<StageChoice> explain(const Plan& plan) {
                                               plan.spec.tied_head ? ", which is the head's: it is stored once" : "")});
   for (Folded& each : folded) choices.push_back(std::move(each.choice));
   choices.push_back(choice_with_product("head", plan.head, plan));
+  if (plan.caps.kind == device::DeviceKind::kCuda) choices.push_back(launches_of(plan));
   choices.push_back({.stage = "sample",
                      .layers = {},
                      .candidate = "select",

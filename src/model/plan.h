@@ -44,6 +44,7 @@ struct PlanOptions {
   std::int32_t workers = 1;            ///< threads of the host's pool
   std::int32_t head_rows = 16;         ///< tokens whose logits exist at once
   bool deterministic = false;          ///< of a GPU: a row's bits never depend on its step
+  bool tune = false;                   ///< of a GPU: measure at start what may be launched in two ways
   bool any_size = false;               ///< of a GPU: only kernels that no model's sizes are compiled into
   Shard shard;
 };

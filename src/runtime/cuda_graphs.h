@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "device/cuda/graph.h"
@@ -21,6 +22,9 @@ class CudaGraphs {
 
   /// The numbers of rows that are captured, ascending: all small ones, then steps of an eighth or so.
   static std::vector<std::int64_t> buckets(std::int64_t max_rows);
+
+  /// The buckets that there are.
+  std::span<const std::int64_t> captured() const { return buckets_; }
 
   /// Rows of the smallest bucket that holds `rows`; 0 if none does.
   std::int64_t bucket(std::int64_t rows) const;

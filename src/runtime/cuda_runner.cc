@@ -12,6 +12,7 @@
 #include "runtime/device_sampler.h"
 #include "runtime/report_token.h"
 #include "runtime/step_results.h"
+#include "runtime/tuning.h"
 
 namespace pagoda::runtime {
 namespace {
@@ -98,6 +99,7 @@ class CudaRunner final : public Runner {
   void read(Flight& flight);
   Status allocate(const CacheSize& size);
   Status take_buffers();
+  void capture(std::int64_t rows);
   sched::Batch first_batch(std::int64_t rows, std::int64_t count) const;
   void run_everything_once(std::int64_t captured);
 
@@ -264,7 +266,7 @@ Status CudaRunner::allocate(const CacheSize& size) {
   const std::int64_t free_before = device_.context()->free_bytes();
   run_everything_once(rows);
   // Deterministic attention has a list of work for each step, which a captured one does not.
-  if (!plan_.options.deterministic) graphs_ = CudaGraphs(*decoder_, *inputs_, rows, stream_);
+  if (!plan_.options.deterministic) capture(rows);
   stream_.synchronize();
   const std::int64_t free_after = device_.context()->free_bytes();
   info_.memory.graph_bytes = std::max<std::int64_t>(0, free_before - free_after);
@@ -276,6 +278,18 @@ Status CudaRunner::allocate(const CacheSize& size) {
   info_.memory.cache_bytes = cache_.bytes();
   info_.memory.free_bytes = device_.context()->free_bytes();
   return Ok{};
+}
+
+void CudaRunner::capture(std::int64_t rows) {
+  graphs_ = CudaGraphs(*decoder_, *inputs_, rows, stream_);
+  if (!plan_.options.tune || device_.caps().gpu.compute() < 90) return;
+  stream_.set_programmatic(false);
+  CudaGraphs ordinary(*decoder_, *inputs_, rows, stream_);
+  stream_.set_programmatic(true);
+  const std::array<const CudaGraphs*, 2> variants = {&graphs_, &ordinary};
+  Tuned tuned = tune(plan_, variants, device_, stream_);
+  if (tuned.launch == StepLaunch::kOrdinary) graphs_ = std::move(ordinary);
+  info_.tuning = std::move(tuned.reason);
 }
 
 /// What a step reads and leaves, but the cache.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -59,6 +60,7 @@ struct RunnerInfo {
   std::int32_t max_step_tokens = 0;  ///< of all rows of a step together
   std::int32_t steps_in_flight = 1;  ///< most steps submitted and not fetched
   RunnerMemory memory{};
+  std::string tuning{};  ///< what was measured at start and chosen, in words; empty if nothing was
 };
 
 /// Owned and called by one thread. Errors are of the device (kDevice…) or kOutOfMemory; a batch that breaks the

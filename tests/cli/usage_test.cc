@@ -109,6 +109,8 @@ TEST(UsageTest, ArgumentsOutOfRange) {
       {"--frobnicate"},
       {"--kv-tokens", "64", "--kv-bytes", "4096"},
       {"--deterministic", "--device", "cpu"},
+      {"--tune", "--device", "reference"},
+      {"--tune", "--deterministic"},
   };
   for (const auto& flags : lines) {
     // No such file: the arguments are judged before anything is opened.

@@ -129,39 +129,38 @@ std::vector<std::byte> Compiler::read_packed(const CompileUnit& unit) {
 
 std::string Compiler::entry_path(const std::string& key) const { return options_.cache_folder + "/" + key + ".cubin"; }
 
-std::vector<std::byte> Compiler::read_entry(const std::string& key) {
+std::vector<std::byte> Compiler::kept(const std::string& name) {
   if (options_.cache_folder.empty()) return {};
-  const auto file = File::open(entry_path(key));
+  const auto file = File::open(entry_path(name));
   if (!file.ok()) return {};
   std::vector<std::byte> bytes(file->size());
   const std::size_t head = kEntryMark.size() + sizeof(Sha256);
   if (bytes.size() > head && file->read(0, bytes).ok() &&
       std::memcmp(bytes.data(), kEntryMark.data(), kEntryMark.size()) == 0) {
-    const std::vector<std::byte> cubin(bytes.begin() + static_cast<std::ptrdiff_t>(head), bytes.end());
-    const Sha256 digest = sha256(cubin);
+    const std::vector<std::byte> contents(bytes.begin() + static_cast<std::ptrdiff_t>(head), bytes.end());
+    const Sha256 digest = sha256(contents);
     if (std::memcmp(bytes.data() + kEntryMark.size(), digest.data(), digest.size()) == 0) {
-      ++kept_;
-      return cubin;
+      return contents;
     }
   }
   ++damaged_;
-  ::unlink(entry_path(key).c_str());
+  ::unlink(entry_path(name).c_str());
   return {};
 }
 
-void Compiler::write_entry(const std::string& key, std::span<const std::byte> cubin) {
+void Compiler::keep(const std::string& name, std::span<const std::byte> contents) {
   // A folder that cannot be written to costs a compile the next time, nothing else.
   if (options_.cache_folder.empty()) return;
-  std::string temporary = entry_path(key) + ".XXXXXX";
+  std::string temporary = entry_path(name) + ".XXXXXX";
   const int descriptor = ::mkstemp(temporary.data());
   if (descriptor < 0) {
     ++unwritten_;
     return;
   }
   std::string bytes(kEntryMark);
-  const Sha256 digest = sha256(cubin);
+  const Sha256 digest = sha256(contents);
   bytes.append(reinterpret_cast<const char*>(digest.data()), digest.size());
-  bytes.append(reinterpret_cast<const char*>(cubin.data()), cubin.size());
+  bytes.append(reinterpret_cast<const char*>(contents.data()), contents.size());
   bool written = true;
   for (std::size_t at = 0; written && at < bytes.size();) {
     const ssize_t put = ::write(descriptor, bytes.data() + at, bytes.size() - at);
@@ -170,7 +169,7 @@ void Compiler::write_entry(const std::string& key, std::span<const std::byte> cu
     if (written) at += static_cast<std::size_t>(put);
   }
   written = ::close(descriptor) == 0 && written;
-  if (written && ::rename(temporary.c_str(), entry_path(key).c_str()) == 0) return;
+  if (written && ::rename(temporary.c_str(), entry_path(name).c_str()) == 0) return;
   ++unwritten_;
   ::unlink(temporary.c_str());
 }
@@ -178,7 +177,10 @@ void Compiler::write_entry(const std::string& key, std::span<const std::byte> cu
 Result<std::vector<std::byte>> Compiler::cubin(const CompileUnit& unit) {
   if (auto packed = read_packed(unit); !packed.empty()) return packed;
   const std::string name = PAGODA_TRY(key(unit));
-  if (auto kept = read_entry(name); !kept.empty()) return kept;
+  if (auto entry = kept(name); !entry.empty()) {
+    ++kept_;
+    return entry;
+  }
   if (options_.nvrtc == nullptr && !options_.compile) {
     return fail(ErrorCode::kDeviceMissing,
                 "{} for {} is neither packed with the program nor kept from an earlier run, and there is no NVRTC "
@@ -194,7 +196,7 @@ Result<std::vector<std::byte>> Compiler::cubin(const CompileUnit& unit) {
   auto cubin = options_.compile ? options_.compile(unit)
                                 : options_.nvrtc->compile(unit, *reached.front(), headers, options_.line_info);
   ++(cubin.ok() ? compiled_ : failed_);
-  if (cubin.ok()) write_entry(name, *cubin);
+  if (cubin.ok()) keep(name, *cubin);
   return cubin;
 }
 

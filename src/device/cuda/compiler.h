@@ -65,6 +65,10 @@ class Compiler {
   /// Whether `cubin` has a way to make each of them: packed, kept, or by NVRTC.
   bool can_make(std::span<const CompileUnit> units) const;
 
+  /// What else is worth keeping of a GPU, by a name of its own, as cubins are kept: empty if it is not there or damaged.
+  std::vector<std::byte> kept(const std::string& name);
+  void keep(const std::string& name, std::span<const std::byte> bytes);
+
   CompilerCounters counters() const;
   const std::string& cache_refusal() const { return cache_refusal_; }
 
@@ -75,8 +79,6 @@ class Compiler {
   std::optional<Sha256> find_packed(const CompileUnit& unit) const;
   std::vector<std::byte> read_packed(const CompileUnit& unit);
   std::string entry_path(const std::string& key) const;
-  std::vector<std::byte> read_entry(const std::string& key);
-  void write_entry(const std::string& key, std::span<const std::byte> cubin);
 
   CompilerOptions options_;
   std::string cache_refusal_;

@@ -38,7 +38,7 @@ Result<FunctionHandle> Module::function(const std::string& name, std::size_t par
 GraphNode Function::launch(CudaStream& stream, const LaunchConfig& config, const void* params) const {
   LaunchAttribute attributes[2];
   std::uint32_t count = 0;
-  if (config.programmatic) {
+  if (config.programmatic && stream.programmatic()) {
     attributes[count].id = kLaunchProgrammaticSerialization;
     attributes[count++].value.enabled = 1;
   }

@@ -47,6 +47,9 @@ class CudaStream final : public Stream {
   /// Whether launches are recorded (see GraphCapture) and not run.
   bool capturing() const { return capturing_; }
   void set_capturing(bool capturing) { capturing_ = capturing; }
+  /// Whether launches that may start before the work in front of them is done do so. They do, unless told otherwise.
+  bool programmatic() const { return programmatic_; }
+  void set_programmatic(bool programmatic) { programmatic_ = programmatic; }
   /// The node of the launch recorded last.
   GraphNode last_captured_node() const;
 
@@ -54,6 +57,7 @@ class CudaStream final : public Stream {
   ContextPtr context_;
   StreamHandle handle_ = nullptr;
   bool capturing_ = false;
+  bool programmatic_ = true;
 };
 
 /// The CUDA stream behind a stream: CUDA kernels are only ever given one.

@@ -68,6 +68,22 @@ TEST(Compiler, ADamagedEntryIsRemoved) {
   EXPECT_FALSE(std::filesystem::exists(entry));
 }
 
+TEST(Compiler, KeepsOtherThingsToo) {
+  TemporaryFolder folder;
+  ::chmod(folder.path().c_str(), 0700);
+  const std::vector<std::byte> bytes = {std::byte{1}, std::byte{0}, std::byte{7}};
+  Compiler writer({.cache_folder = folder.path(), .sources = kSources});
+  EXPECT_TRUE(writer.kept("tuning-a").empty());
+  writer.keep("tuning-a", bytes);
+  Compiler reader({.cache_folder = folder.path(), .sources = kSources});
+  EXPECT_EQ(reader.kept("tuning-a"), bytes);
+  EXPECT_TRUE(reader.kept("tuning-b").empty());
+  EXPECT_EQ(reader.counters().kept, 0) << "it is no unit";
+  std::ofstream(folder.path() + "/tuning-a.cubin", std::ios::app) << "x";
+  EXPECT_TRUE(reader.kept("tuning-a").empty());
+  EXPECT_EQ(reader.counters().damaged, 1);
+}
+
 TEST(Compiler, AFolderOpenToOthersIsNotUsed) {
   TemporaryFolder folder;
   ::chmod(folder.path().c_str(), 0755);
