@@ -1,6 +1,6 @@
 // How long the GPU idles between consecutive decode steps of one sequence, in the engine as it is.
 //
-//   step_gap CONFIG.json [FORMAT] [CACHE_FOLDER]
+//   step_gap CONFIG.json [FORMAT] [CACHE_FOLDER] [tune]
 //
 // The driver's table is wrapped: an event is recorded before each replayed step, after it, and before the copy of its
 // ids to the host. A step's graph is then replayed alone, many times in a row, to see what of its time is not idle.
@@ -16,6 +16,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/library_state.h"
@@ -30,6 +32,8 @@ using device::cuda::EventHandle;
 using device::cuda::GraphExecHandle;
 using device::cuda::Result32;
 using device::cuda::StreamHandle;
+
+constexpr std::int64_t kDepth = 2048, kSteps = 200;
 
 enum Mark { kStart, kGraphEnd, kEnd };
 
@@ -84,21 +88,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void generate(const Model& model, std::int64_t prompt, std::int64_t count) {
-  Request request;
-  TokenIds ids;
-  for (std::int64_t i = 0; i < prompt; ++i) ids.ids.push_back(static_cast<std::int32_t>(7 + i % 999));
-  request.prompt = ids;
-  request.sampling.max_tokens = count;
-  request.sampling.ignore_eos = true;
-  request.sampling.temperature = 0.0f;
-  Generation generation = must(model.generate(request));
-  while (std::optional<Event> event = generation.wait()) {
-    if (event->error) {
-      std::fprintf(stderr, "%s\n", event->error->message.c_str());
-      std::exit(1);
-    }
-  }
+/// Twice so many decode steps of one sequence.
+void decode(const Model& model, std::int64_t steps) {
+  must(bench(model, {.prompts = {}, .generate = steps, .depths = {kDepth}, .batches = {1}, .samples = 1}));
 }
 
 double replay_alone(std::int64_t times) {
@@ -116,41 +108,47 @@ double replay_alone(std::int64_t times) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "step_gap CONFIG.json [FORMAT] [CACHE_FOLDER]\n");
+    std::fprintf(stderr, "step_gap CONFIG.json [FORMAT] [CACHE_FOLDER] [tune]\n");
     return 2;
   }
-  constexpr std::int64_t kDepth = 2048, kSteps = 256;
-  const Library library = must(Library::create({.cache_folder = argc > 3 ? argv[3] : "/tmp/pagoda_bench_cubins"}));
+  LibraryOptions library_options;
+  library_options.cache_folder = argc > 3 ? argv[3] : "/tmp/pagoda_bench_cubins";
+  library_options.log = [](LogLevel, std::string_view line) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  };
+  const Library library = must(Library::create(library_options));
   const auto real = must(device::cuda::Driver::load());
   recorder.real = real->api();
   DriverApi wrapped = real->api();
   wrapped.graph_launch = graph_launch;
   wrapped.copy_to_host_async = copy_to_host;
   library.state()->driver = std::make_shared<const device::cuda::Driver>(wrapped);
-  ModelOptions options{.device = "cuda", .context = kDepth + kSteps + 64, .max_running = 1};
+  ModelOptions options{
+      .device = "cuda", .context = kDepth + kSteps + 64, .kv_tokens = 2 * (kDepth + kSteps), .max_running = 1};
+  options.tune = argc > 4 && std::string_view(argv[4]) == "tune";
   options.dummy_weights = argc > 2 ? argv[2] : "bf16";
   const Model model = must(Model::open(library, argv[1], options));
-  generate(model, kDepth, 32);
+  decode(model, 16);
   // Model::open left the context current on threads of its own.
   const auto context = must(device::cuda::Context::create(real, 0));
   context->make_current();
-  recorder.steps.resize(kSteps + 8);
+  recorder.steps.resize(2 * kSteps + 8);
   for (auto& step : recorder.steps) {
     for (EventHandle& event : step) real->check(recorder.real.event_create(&event, 0), "making an event");
   }
   recorder.next = 1;
-  generate(model, kDepth, kSteps);
+  decode(model, kSteps);
   const auto used = std::min(recorder.next, recorder.steps.size()) - 1;
   recorder.next = 0;
   std::vector<double> step, graph, tail, between;
-  for (std::size_t i = 9; i + 2 < used; ++i) {
+  for (std::size_t i = kSteps + 9; i + 2 < used; ++i) {
     const auto &now = recorder.steps[i], &next = recorder.steps[i + 1];
     step.push_back(microseconds(now[kStart], next[kStart]));
     graph.push_back(microseconds(now[kStart], now[kGraphEnd]));
     tail.push_back(microseconds(now[kGraphEnd], now[kEnd]));
     between.push_back(microseconds(now[kEnd], next[kStart]));
   }
-  if (step.size() < 100) {
+  if (std::ssize(step) < kSteps / 2) {
     std::fprintf(stderr, "only %zu steps were replayed\n", step.size());
     return 1;
   }

@@ -270,7 +270,9 @@ Status CudaRunner::allocate(const CacheSize& size) {
   stream_.synchronize();
   const std::int64_t free_after = device_.context()->free_bytes();
   info_.memory.graph_bytes = std::max<std::int64_t>(0, free_before - free_after);
-  info_.groups = given ? most : PAGODA_TRY(fill_cache(plan_, free_after + cache_.bytes() - kMemoryReserve));
+  info_.groups =
+      given ? most
+            : PAGODA_TRY(fill_cache(plan_, std::max<std::int64_t>(0, free_after + cache_.bytes() - kMemoryReserve)));
   for (std::size_t g = 0; g < most.size(); ++g) {
     info_.groups[g].block_count = std::min(info_.groups[g].block_count, most[g].block_count);
   }
