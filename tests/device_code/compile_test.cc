@@ -54,7 +54,8 @@ std::set<CompileUnit> units_for(const std::string& gpu) {
     units.insert(own.begin(), own.end());
   }
   // The kernels that no sizes are compiled into; products of that kind are those of deterministic plans.
-  for (const CompileUnit& unit : any_size_units(device::gpu_caps(gpu).value()).value()) {
+  const std::vector<CompileUnit> all = any_size_units(device::gpu_caps(gpu).value()).value();
+  for (const CompileUnit& unit : all) {
     const auto is = [&](const char* define) { return std::ranges::find(unit.defines, define) != unit.defines.end(); };
     const bool one = is("KEY_DIM=0") && is("INTERLEAVED=0") && is("KV_FP8=0");
     if (unit.source == "kernels/attention/cuda_any_dims.cu" || one) units.insert(unit);

@@ -120,7 +120,8 @@ TEST(GpuTest, SizesThatAreNotPackedAreServedWithoutACompiler) {
   std::map<Sha256, std::vector<std::byte>> cubins;
   device::DeviceCaps caps = device::gpu_caps("h200").value();
   caps.gpu = PaperLibrary::caps();
-  for (const device::CompileUnit& unit : any_size_units(caps).value()) {
+  const std::vector<device::CompileUnit> units = any_size_units(caps).value();
+  for (const device::CompileUnit& unit : units) {
     cubins[paper->pack_key(unit).value()] = paper->cubin(unit).value();
   }
   const auto with_pack = [&](std::vector<std::byte> bytes) {
