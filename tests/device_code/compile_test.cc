@@ -6,6 +6,7 @@
 //   PAGODA_REWRITE=1 build/release/bin/test_device_code
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
