@@ -140,8 +140,8 @@ TEST(GpuPlans, SizesThatNoOneKnowsNeedNoCompiler) {
     const device::DeviceCaps caps = device::gpu_caps(gpu).value();
     const auto listed = any_size_units(caps).value();
     const std::set<CompileUnit> packed(listed.begin(), listed.end());
-    for (const auto& units : {any_size_units_of("LlamaForCausalLM", 1000, 6, 2, 34, caps),
-                              any_size_units_of("Qwen3ForCausalLM", 2056, 10, 5, 322, caps),
+    for (const auto& units : {any_size_units_of("LlamaForCausalLM", 1000, 8, 2, 34, caps),
+                              any_size_units_of("Qwen3ForCausalLM", 2056, 20, 5, 322, caps),
                               any_size_units_of("MistralForCausalLM", 12280, 96, 8, 512, caps)}) {
       EXPECT_GT(units.size(), 8u);
       for (const CompileUnit& unit : units) {

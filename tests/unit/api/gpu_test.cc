@@ -124,7 +124,7 @@ TEST(GpuTest, SizesThatAreNotPackedAreServedWithoutACompiler) {
   for (const device::CompileUnit& unit : units) {
     cubins[paper->pack_key(unit).value()] = paper->cubin(unit).value();
   }
-  const auto with_pack = [&](std::vector<std::byte> bytes) {
+  const auto with_pack = [&](const std::vector<std::byte>& bytes) {
     gpu.library.state()->compiler = std::make_shared<device::cuda::Compiler>(device::cuda::CompilerOptions{
         .sources = kernels::embedded_sources(), .pack = device::cuda::KernelPack::open(bytes).value()});
   };
