@@ -24,8 +24,8 @@ Result<std::vector<device::CompileUnit>> units_of_config(const io::RawConfig& co
                                                          const device::DeviceCaps& gpu, const ModelOptions& options,
                                                          int threads);
 
-/// What models of any sizes and of every family that is known need of a GPU where nothing can be compiled for them, each
-/// unit once: code with no sizes in it. Errors: those of plan_for.
+/// What models of any sizes and of every family that is known need of a GPU where nothing can be compiled for them,
+/// each unit once: code with no sizes in it. Errors: those of plan_for.
 Result<std::vector<device::CompileUnit>> any_size_units(const device::DeviceCaps& gpu);
 
 /// All device code of the configurations of configs/ and of its list of sizes on a GPU, each unit once. Every field of

@@ -27,8 +27,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Microseconds of each variant and bucket; variants take turns, so that a clock that drifts meets them alike. Nothing if
-/// time was over before every bucket had its rounds.
+/// Microseconds of each variant and bucket; variants take turns, so that a clock that drifts meets them alike. Nothing
+/// if time was over before every bucket had its rounds.
 std::optional<std::vector<std::vector<double>>> measure(std::span<const CudaGraphs* const> graphs, CudaStream& stream) {
   const Clock::time_point begin = Clock::now();
   Event start(stream.context_ptr(), true), end(stream.context_ptr(), true);
@@ -53,8 +53,8 @@ std::optional<std::vector<std::vector<double>>> measure(std::span<const CudaGrap
 
 /// A name for all that the times depend on.
 std::string name_of(const model::Plan& plan, const CudaGraphs& graphs, CudaDevice& device) {
-  std::string text = pagoda::format("{} {} {}", device.caps().name, device.context()->driver().version(),
-                                    plan.spec.layers.size());
+  std::string text =
+      pagoda::format("{} {} {}", device.caps().name, device.context()->driver().version(), plan.spec.layers.size());
   for (const device::CompileUnit& unit : cuda_runner_units(plan)) {
     const Result<std::string> key = device.compiler().key(unit);
     text += " " + (key.ok() ? *key : unit.source);

@@ -1,5 +1,5 @@
-// Start-up tuning: off unless asked for. It measures whole captured steps, launched in two ways that compute the same bits,
-// and keeps the faster one.
+// Start-up tuning: off unless asked for. It measures whole captured steps, launched in two ways that compute the same
+// bits, and keeps the faster one.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ struct Tuned {
   std::string reason;
 };
 
-/// Decides between graphs of the same buckets, `graphs[i]` being StepLaunch i: by an earlier measurement on this card if
-/// there is one, else by measuring for at most kTuneSeconds. What their steps read is in place. Throws DeviceError.
+/// Decides between graphs of the same buckets, `graphs[i]` being StepLaunch i: by an earlier measurement on this card
+/// if there is one, else by measuring for at most kTuneSeconds. What their steps read is in place. Throws DeviceError.
 Tuned tune(const model::Plan& plan, std::span<const CudaGraphs* const> graphs, device::cuda::CudaDevice& device,
            device::cuda::CudaStream& stream);
 

@@ -154,7 +154,8 @@ TEST_F(DeviceCode, SpendsNoMoreThanItDid) {
   for (const auto& [name, info] : table) EXPECT_TRUE(found.contains(name)) << name << " is in no plan any more";
 }
 
-/// What a source's kernels for compute capability 9.0 are fast by. The compiler may put others in an instruction's place.
+/// What a source's kernels for compute capability 9.0 are fast by. The compiler may put others in an instruction's
+/// place.
 const std::map<std::string, std::set<std::string>> kWanted = {
     {"kernels/attention/cuda_decode.cu", {"mma", "copy_async"}},
     {"kernels/attention/cuda_prefill_sm90.cu", {"wgmma", "tensor_map_copy"}},

@@ -65,7 +65,8 @@ class Compiler {
   /// Whether `cubin` has a way to make each of them: packed, kept, or by NVRTC.
   bool can_make(std::span<const CompileUnit> units) const;
 
-  /// What else is worth keeping of a GPU, by a name of its own, as cubins are kept: empty if it is not there or damaged.
+  /// What else is worth keeping of a GPU, by a name of its own, as cubins are kept: empty if it is not there or
+  /// damaged.
   std::vector<std::byte> kept(const std::string& name);
   void keep(const std::string& name, std::span<const std::byte> bytes);
 
