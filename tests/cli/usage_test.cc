@@ -33,7 +33,8 @@ void expect_refused(const std::vector<std::string>& arguments, int code, const s
 TEST(UsageTest, HelpAndVersionEverywhere) {
   EXPECT_TRUE(run({"--version"}).out.starts_with("pagoda 0."));
   EXPECT_EQ(run({"--help"}).code, 0);
-  for (const char* command : {"run", "chat", "tokenize", "detokenize", "render", "score", "inspect", "bench", "warm"}) {
+  for (const char* command :
+       {"run", "chat", "tokenize", "detokenize", "render", "score", "inspect", "bench", "warm", "serve"}) {
     const Outcome help = run({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("MODEL"), std::string::npos) << command;
@@ -133,6 +134,18 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"detokenize", "/nowhere.gguf", "[1.5]"}, 2, "JSON list");
   expect_refused({"detokenize", "/nowhere.gguf", "[-1]"}, 2, "-1");
   expect_refused({"bench", "/nowhere.json", "-n", "4"}, 2, "--dummy-weights");
+  expect_refused({"serve"}, 2, "MODEL");
+  expect_refused({"serve", "/nowhere.gguf", "--port", "70000"}, 2, "--port");
+  expect_refused({"serve", "/nowhere.gguf", "--tls-cert", "c"}, 2, "--tls-key");
+  expect_refused({"serve", "/nowhere.gguf", "--unix-socket", "s", "--port", "3"}, 2, "--unix-socket");
+  expect_refused({"serve", "/nowhere.gguf", "/other.gguf"}, 2, "/other.gguf");
+  expect_refused({"serve", "/nowhere.gguf", "--tokenizer", "t"}, 2, "--dummy-weights");
+  expect_refused({"serve", "/nowhere.gguf", "--api-key-file", "/dev/null"}, 2, "/dev/null");
+  expect_refused({"serve", "/nowhere.gguf", "--port", "0"}, 3, "/nowhere.gguf");
+  expect_refused({"chat"}, 2, "--server");
+  expect_refused({"chat", kModel, "--server", "http://127.0.0.1:1"}, 2, "--server");
+  expect_refused({"chat", "--server", "ftp://x"}, 2, "--server");
+  expect_refused({"chat", "--server", "http://127.0.0.1:1"}, 1, "127.0.0.1:1");
 }
 
 TEST(UsageTest, Devices) {

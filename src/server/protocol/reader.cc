@@ -80,6 +80,8 @@ void build(ApiRequest& out, const ServedModel& served) {
     sampling.max_tokens = std::min(*out.max_completion_tokens, out.max_tokens.value_or(*out.max_completion_tokens));
   }
   if (out.route == Route::kCompletions && !sampling.max_tokens) sampling.max_tokens = kCompletionTokens;
+  // Both limits hold: one that ends the answer first ends it.
+  sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens.value_or(served.context));
   if (!sampling.temperature && !served.declares_temperature) sampling.temperature = 1.f;
   out.common.n = out.n;
   out.asks_prompt_logprobs = out.common.prompt_logprobs.has_value();
