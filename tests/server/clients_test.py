@@ -2,6 +2,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import openai
@@ -91,10 +92,10 @@ class LangChain(unittest.TestCase):
 
 class Schemathesis(unittest.TestCase):
     def test_the_api_is_as_described(self):
-        with Server("--ctx", "768", "--kv-tokens", "16384", "--max-queued", "100000") as other:
+        with tempfile.TemporaryDirectory() as folder, Server("--ctx", "768", "--kv-tokens", "16384", "--max-queued", "100000") as other:
             done = subprocess.run([sys.executable, "-m", "schemathesis.cli", "run", other.url + "/openapi.json",
                                    "--max-examples", "10", "--no-color", "--request-timeout", "120"],
-                                  capture_output=True, text=True, timeout=1500)
+                                  capture_output=True, text=True, timeout=1500, cwd=folder)
             self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-2000:])
             self.assertEqual(other.get("/health")[0], 200)
 
