@@ -175,7 +175,8 @@ class Checks {
       for (std::int64_t i = 0; i < copies; ++i) {
         const void* weight = all + i * n * k * 2;
         if (packed) {
-          unpack.launch(bench_.stream(), grid(k, n, 128, true), {weight, scratch.data() + (64 << 20), 0, n, k});
+          unpack.launch(bench_.stream(), grid(k, n, 128, true),
+                        {weight, scratch.data() + (64 << 20), 0, n, k, nullptr});
           weight = scratch.data() + (64 << 20);
         }
         plan.launch(bench_.stream(), range.data(), weight, range.data() + m * k * 2, scratch.data());
@@ -193,9 +194,9 @@ class Checks {
  private:
   static device::CompileUnit rows_unit(const GpuBench& bench, const std::string& f, int tokens, bool bf16,
                                        int epilogue) {
-    return bench.unit("kernels/linear/cuda_generic_rows.cu",
-                      {"FORMAT=" + f, pagoda::format("TOKENS={}", tokens),
-                       pagoda::format("INPUT_BF16={}", bf16 ? 1 : 0), pagoda::format("EPILOGUE={}", epilogue)});
+    return bench.unit("kernels/linear/cuda_generic_rows.cu", {"FORMAT=" + f, pagoda::format("TOKENS={}", tokens),
+                                                              pagoda::format("INPUT_BF16={}", bf16 ? 1 : 0),
+                                                              pagoda::format("EPILOGUE={}", epilogue), "ORDERED=0"});
   }
   static LaunchConfig grid(std::int64_t columns, std::int64_t rows, int threads, bool programmatic = false) {
     return {.grid = {.x = static_cast<std::uint32_t>((columns + threads * 8 - 1) / (threads * 8)),
@@ -243,11 +244,12 @@ class Checks {
     auto* packed = memory.take<std::uint16_t>(kernels::mma16_elements(w.n, w.k));
     const std::int64_t columns = (w.k + 31) / 32 * 32;
     bench_.kernel<ToBf16Params>(all[3], "to_bf16_rows")
-        .launch(bench_.stream(), grid(columns, w.n, 64), {weight, plain, w.row_bytes, w.n, w.k});
+        .launch(bench_.stream(), grid(columns, w.n, 64), {weight, plain, w.row_bytes, w.n, w.k, nullptr});
     bench_.kernel<ToBf16Params>(all[4], "to_bf16_rows")
-        .launch(bench_.stream(), grid(columns, (w.n + 15) / 16 * 16, 64), {weight, packed, w.row_bytes, w.n, w.k});
+        .launch(bench_.stream(), grid(columns, (w.n + 15) / 16 * 16, 64),
+                {weight, packed, w.row_bytes, w.n, w.k, nullptr});
     bench_.kernel<ToBf16Params>(unpack_unit(bench_), "to_bf16_rows")
-        .launch(bench_.stream(), grid(columns, w.n, 128), {packed, back, 0, w.n, w.k});
+        .launch(bench_.stream(), grid(columns, w.n, 128), {packed, back, 0, w.n, w.k, nullptr});
     bool good = report(f + " to bf16", relative_error(floats_of(memory.download(plain, w.n * w.k)), want), 1e-12);
     good &= report(f + " to mma16 and back", relative_error(floats_of(memory.download(back, w.n * w.k)), want), 1e-12);
     std::vector<std::uint16_t> narrow;

@@ -20,6 +20,9 @@ Status option_range(const char* name, const std::optional<std::int64_t>& value, 
 Result<io::ModelFile> open_dummy(const std::string& path, const ModelOptions& options) {
   const quant::Format* const format = PAGODA_TRY(dummy_format(options.dummy_weights));
   io::RawConfig config = PAGODA_TRY(io::read_json_config(path));
+  // The weights are of the format that was asked for, whatever those of the configuration are.
+  config.mark_tree_read("quantization_config");
+  config.mark_tree_read("quantization");
   io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, *format, options.ignore_keys));
   return io::make_dummy_file(std::move(config), std::move(tensors), *format);
 }
@@ -29,9 +32,9 @@ Result<io::ModelFile> open_dummy(const std::string& path, const ModelOptions& op
 Result<const quant::Format*> dummy_format(const std::string& name) {
   if (const quant::Format* const format = quant::find_format(name)) return format;
   std::string known;
-  for (const quant::Format* each : quant::all_formats()) {
-    known += pagoda::format("{}{}", known.empty() ? "" : ", ", each->name);
-  }
+  const auto add = [&](std::string_view each) { known += pagoda::format("{}{}", known.empty() ? "" : ", ", each); };
+  for (const quant::Format* each : quant::all_formats()) add(each->name);
+  for (const quant::FormatAlias& alias : quant::format_aliases()) add(alias.name);
   return fail_param(ErrorCode::kInvalidArgument, "dummy_weights", "the format must be one of {}, not \"{}\"", known,
                     name);
 }
@@ -50,7 +53,7 @@ ModelInfo file_info(const DescribedFile& described, const ModelOptions& options)
   info.path = file.path();
   info.name = stem_of(file.path());
   info.architecture = model::architecture_of(file.config());
-  info.format = format_of(file);
+  info.format = options.dummy_weights.empty() ? format_of(file) : options.dummy_weights;
   info.file_bytes = static_cast<std::int64_t>(file.file_bytes());
   info.num_parameters = model::num_parameters(spec);
   info.vocabulary = spec.vocab;

@@ -1,4 +1,5 @@
 // Model::open: file → description → plan → weights → runner → engine.
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <future>
@@ -149,8 +150,15 @@ Status load_and_start(Model::State& state, const api::DescribedFile& described) 
   state.device = std::move(chosen.device);
   model::Plan plan = std::move(chosen.plan);
   if (plan.kv_dtype == tensor::DType::kFp8E4m3) {
-    // CASES G8: scales of checkpoints are not read yet.
-    state.library->log(LogLevel::kWarning, "keys and values are kept in fp8_e4m3 with a scale of 1.0");
+    const auto without = std::ranges::count_if(plan.spec.layers, [](const model::LayerSpec& layer) {
+      return layer.attention.key_cache_scale == 0 || layer.attention.value_cache_scale == 0;
+    });
+    if (without > 0) {  // CASES G8
+      state.library->log(LogLevel::kWarning,
+                         pagoda::format("keys and values of {} of {} layers are kept in fp8_e4m3 with a scale of 1.0: "
+                                        "the checkpoint has none for them",
+                                        without, plan.spec.layers.size()));
+    }
   }
   note_step_bytes(state, plan);
   fill_running_info(state, plan);

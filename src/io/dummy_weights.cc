@@ -67,13 +67,18 @@ std::vector<std::byte> random_blocks(const quant::Format& format) {
   std::vector<float> values(static_cast<std::size_t>(format.block_elements));
   std::mt19937_64 random(1);
   for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+    bool sane = false;
     do {  // any bytes may be a block; few of them are weights
       for (std::size_t i = 0; i < block_bytes; i += sizeof(std::uint64_t)) {
         const std::uint64_t word = random();
         std::memcpy(bytes.data() + at + i, &word, std::min(sizeof word, block_bytes - i));
       }
+      // Most blocks have a scale of another size, which one element shows.
+      format.decode_row(bytes.data() + at, 1, values.data());
+      if (!(std::abs(values[0]) <= kLargest)) continue;
       format.decode_row(bytes.data() + at, format.block_elements, values.data());
-    } while (!is_sane(values));
+      sane = is_sane(values);
+    } while (!sane);
   }
   return bytes;
 }

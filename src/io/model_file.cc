@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "io/gguf.h"
 #include "io/model_folder.h"
+#include "io/planar.h"
 
 namespace pagoda::io {
 namespace {
@@ -64,10 +65,29 @@ Status ModelFile::read_rows(const TensorEntry& entry, std::int64_t first_row, st
   const std::int64_t row_bytes = entry.format->row_bytes(entry.cols());
   PAGODA_CHECK(into.size() == static_cast<std::uint64_t>(row_bytes * num_rows), "{} bytes for {} rows of {}",
                into.size(), num_rows, row_bytes);
+  if (entry.planar != nullptr) return read_planar(*entry.planar, *this, {first_row, num_rows}, into);
   return read_bytes(entry, static_cast<std::uint64_t>(row_bytes * first_row), into);
 }
 
+Status ModelFile::read_values(const TensorEntry& entry, std::int64_t first_row, std::int64_t num_rows,
+                              std::span<float> into) const {
+  const std::int64_t cols = entry.cols();
+  const std::int64_t row_bytes = entry.format->row_bytes(cols);
+  PAGODA_CHECK(std::ssize(into) == num_rows * cols, "{} values for {} rows of {}", into.size(), num_rows, cols);
+  std::vector<std::byte> rows(static_cast<std::size_t>(num_rows * row_bytes));
+  PAGODA_TRY(read_rows(entry, first_row, num_rows, rows));
+  const std::span<const std::int32_t> order = entry.column_order();
+  std::vector<float> row(order.size());
+  for (std::int64_t i = 0; i < num_rows; ++i) {
+    float* out = into.data() + i * cols;
+    entry.format->decode_row(rows.data() + i * row_bytes, cols, order.empty() ? out : row.data());
+    for (std::size_t c = 0; c < order.size(); ++c) out[order[c]] = row[c];
+  }
+  return Ok{};
+}
+
 Status ModelFile::read_bytes(const TensorEntry& entry, std::uint64_t begin, std::span<std::byte> into) const {
+  PAGODA_CHECK(entry.planar == nullptr, "{} lies in several tensors", entry.name);
   PAGODA_CHECK(begin <= entry.bytes && into.size() <= entry.bytes - begin, "bytes {} and {} more of {}", begin,
                into.size(), entry.bytes);
   const auto file = static_cast<std::size_t>(entry.file_index);

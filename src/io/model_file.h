@@ -32,12 +32,18 @@ class ModelFile {
   std::uint64_t file_bytes() const;
   const RawConfig& config() const { return config_; }
   const TensorCatalog& tensors() const { return tensors_; }
+  /// The same files under another list of what lies in them.
+  void set_tensors(TensorCatalog tensors) { tensors_ = std::move(tensors); }
 
   /// Rows `first_row` to `first_row + num_rows - 1` of a tensor of this catalog, as the file has them; `into` has just
   /// `format->row_bytes(cols) * num_rows` bytes. May be called from several threads at once.
   /// Errors: kFileUnreadable, kFileChanged.
   Status read_rows(const TensorEntry& entry, std::int64_t first_row, std::int64_t num_rows,
                    std::span<std::byte> into) const;
+  /// The same as values, with the columns where the weight has them, whatever TensorEntry::column_order says; `into`
+  /// has cols · num_rows of them.
+  Status read_values(const TensorEntry& entry, std::int64_t first_row, std::int64_t num_rows,
+                     std::span<float> into) const;
   /// Any bytes of a tensor: `begin` counts from its first one.
   Status read_bytes(const TensorEntry& entry, std::uint64_t begin, std::span<std::byte> into) const;
 

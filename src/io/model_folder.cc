@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "io/fold_weights.h"
 #include "io/json_config.h"
 #include "io/quoted.h"
 #include "io/safetensors.h"
@@ -145,8 +146,11 @@ Result<ModelFile> open_model_folder(const std::string& path) {
   Contents contents = PAGODA_TRY(found.index ? open_shards(folder, found.weights) : open_single(folder));
   std::string container =
       contents.files.size() == 1 ? "safetensors" : pagoda::format("safetensors, {} files", contents.files.size());
-  return ModelFile(std::move(container), std::move(config), std::move(contents.tensors), std::move(contents.files),
-                   std::move(folder));
+  ModelFile file(std::move(container), std::move(config), std::move(contents.tensors), std::move(contents.files),
+                 std::move(folder));
+  const Quantization quantization = PAGODA_TRY(read_quantization(file.config(), file.folder()));
+  file.set_tensors(PAGODA_TRY(fold_weights(file, quantization)));
+  return file;
 }
 
 }  // namespace pagoda::io

@@ -27,8 +27,8 @@ struct SafetensorsLimits {
 
 /// Reads and checks the whole header: every byte behind it belongs to exactly one tensor. Entries are in the order of
 /// their bytes, with offsets from the start of the file. Every rule that a file can break has its own ErrorCode
-/// (kJson…, kSafetensors…); a type that no weight format of ours has is kFormatUnsupported. The sentence names the
-/// file, the tensor, what was found and what is allowed.
+/// (kJson…, kSafetensors…). The sentence names the file, the tensor, what was found and what is allowed. An entry of a
+/// type that is no weight's by itself has no format.
 Result<std::vector<TensorEntry>> read_safetensors(const ByteSource& source);
 
 }  // namespace pagoda::io

@@ -245,8 +245,9 @@ void TableReader::end_tensor() {
                             .shape = *std::move(draft_.shape),
                             .file_index = 0,
                             .offset = static_cast<std::uint64_t>(offsets[0]),
-                            .bytes = static_cast<std::uint64_t>(offsets[1] - offsets[0])});
-  table_.dtypes.push_back(dtype->name);
+                            .bytes = static_cast<std::uint64_t>(offsets[1] - offsets[0]),
+                            .dtype = dtype->name,
+                            .planar = {}});
 }
 
 }  // namespace

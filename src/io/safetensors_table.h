@@ -9,11 +9,9 @@
 namespace pagoda::io {
 
 /// Reads the table of a safetensors file of which `data_bytes` follow the header; offsets count from its end, and
-/// ranges lie inside those bytes. `entry.format` is null for types that Pagoda has no format for; `dtypes` names each
-/// one's.
+/// ranges lie inside those bytes.
 struct SafetensorsTable {
   std::vector<TensorEntry> entries;
-  std::vector<std::string_view> dtypes;  ///< of each entry; static storage
 };
 
 Result<SafetensorsTable> read_safetensors_table(std::string_view header, std::string_view file,

@@ -3,7 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "io/planar.h"
+
 namespace pagoda::io {
+
+std::span<const std::int32_t> TensorEntry::column_order() const {
+  return planar == nullptr ? std::span<const std::int32_t>() : std::span(planar->order);
+}
 
 std::int64_t TensorEntry::rows() const {
   std::int64_t rows = 1;
@@ -11,7 +17,8 @@ std::int64_t TensorEntry::rows() const {
   return rows;
 }
 
-TensorCatalog::TensorCatalog(std::vector<TensorEntry> entries) : entries_(std::move(entries)) {
+TensorCatalog::TensorCatalog(std::vector<TensorEntry> entries, std::map<std::string, float, std::less<>> scalars)
+    : entries_(std::move(entries)), scalars_(std::move(scalars)) {
   by_name_.resize(entries_.size());
   std::iota(by_name_.begin(), by_name_.end(), 0u);
   std::ranges::sort(by_name_, {}, [this](std::uint32_t index) { return std::string_view(entries_[index].name); });

@@ -117,7 +117,7 @@ class Binder {
   Result<Binding> finish() {
     for (std::size_t i = 0; i < claimed_.size(); ++i) {
       const io::TensorEntry& entry = catalog_.entries()[i];
-      if (claimed_[i] || is_implied(entry.name)) continue;
+      if (claimed_[i] || is_implied(entry.name) || entry.zero) continue;
       return fail(ErrorCode::kTensorUnclaimed,
                   "{}: tensor {} {} is no part of the model as its configuration declares it", source_, entry.name,
                   shape_text(entry.shape));

@@ -85,7 +85,7 @@ struct Binding {
 std::vector<BoundTensor> wanted_tensors(const ModelSpec& spec);
 
 /// Of a checkpoint's tensors, those that its configuration implies anyway (RoPE's frequencies, which old Hugging Face
-/// checkpoints keep) may be there unclaimed.
+/// checkpoints keep) and biases of zeros may be there unclaimed.
 /// Errors, each with the names and shapes: kTensorMissing, kTensorShape, kTensorUnclaimed.
 Result<Binding> bind_tensors(const ModelSpec& spec, const io::TensorCatalog& catalog, std::span<const TensorName> names,
                              std::string_view source);

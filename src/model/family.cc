@@ -1,6 +1,7 @@
 #include "model/family.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/check.h"
 #include "base/checked.h"
@@ -68,6 +69,33 @@ std::vector<TensorName> names_of(const Dialect& dialect, std::span<const TensorN
   return names;
 }
 
+/// Scales of an fp8 cache, by the names that checkpoints have for them. Each belongs to a layer, or is refused.
+Status read_cache_scales(ModelSpec& spec, const io::TensorCatalog& catalog, std::string_view source) {
+  for (const auto& [name, scale] : catalog.scalars()) {
+    constexpr std::string_view kLayers = "model.layers.";
+    std::size_t layer = spec.layers.size();
+    std::string_view rest = name;
+    if (rest.starts_with(kLayers)) {
+      rest.remove_prefix(kLayers.size());
+      const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+      rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    }
+    const bool keys = rest == ".self_attn.k_scale" || rest == ".self_attn.attn.k_scale" ||
+                      rest == ".self_attn.k_proj.k_scale" || rest == ".self_attn.k_proj.output_scale";
+    const bool values = rest == ".self_attn.v_scale" || rest == ".self_attn.attn.v_scale" ||
+                        rest == ".self_attn.v_proj.v_scale" || rest == ".self_attn.v_proj.output_scale";
+    const bool both = rest == ".self_attn.kv_scale";
+    if (layer >= spec.layers.size() || !(keys || values || both)) {
+      return fail(ErrorCode::kTensorUnclaimed, "{}: tensor {} is the scale of no layer's keys or values", source,
+                  io::quoted(name));
+    }
+    AttentionSpec& attention = spec.layers[layer].attention;
+    if (keys || both) attention.key_cache_scale = scale;
+    if (values || both) attention.value_cache_scale = scale;
+  }
+  return Ok{};
+}
+
 struct Declared {
   ModelSpec spec;
   std::vector<TensorName> names;
@@ -80,6 +108,7 @@ Result<Declared> read_spec(const io::RawConfig& config, const io::TensorCatalog&
   std::vector<TensorName> names = names_of(*found.dialect, found.shared_names);
   ModelSpec spec = PAGODA_TRY(found.dialect->make_spec(reader, catalog, names));
   PAGODA_TRY(reader.finish());
+  PAGODA_TRY(read_cache_scales(spec, catalog, config.source()));
   spec.family = found.family->name;
   assign_cache_groups(spec);
   return Declared{.spec = std::move(spec), .names = std::move(names)};

@@ -60,16 +60,6 @@ void mark_irrelevant(const ConfigReader& config) {
                      "max_sequence_length"});
 }
 
-Status refuse_quantized(const ConfigReader& config) {
-  if (!config.contains_object("quantization_config")) return Ok{};
-  const std::string method(
-      PAGODA_TRY(config.text_or("quantization_config.quant_method", "a method that is not named")));
-  return fail(ErrorCode::kConfigUnknown,
-              "{}: the weights are quantised by {} (quantization_config); Pagoda reads bf16, f16 and f32 from Hugging "
-              "Face directories",
-              config.source(), method);
-}
-
 /// Sizes of heads, the same in all layers.
 Result<AttentionSpec> read_heads(const ConfigReader& config, std::int64_t hidden, const HfDefaults& defaults) {
   AttentionSpec attention;
@@ -100,7 +90,6 @@ Result<AttentionSpec> read_heads(const ConfigReader& config, std::int64_t hidden
 Result<ModelSpec> read_hf_sizes(const ConfigReader& config, const io::TensorCatalog& catalog,
                                 std::span<const TensorName> names, const HfDefaults& defaults) {
   mark_irrelevant(config);
-  PAGODA_TRY(refuse_quantized(config));
   PAGODA_TRY(config.off({"is_encoder_decoder", "add_cross_attention", "tie_encoder_decoder", "rope_interleaved",
                          "use_mrope", "pruned_heads"}));
   ModelSpec spec;

@@ -35,6 +35,8 @@ struct AttentionSpec {
   kernels::RopeSpec rope;  ///< its frequency_divisors stay empty: see ModelSpec::rope_divisors
   bool query_bias = false, key_bias = false, value_bias = false, output_bias = false;
   std::int32_t cache_group = 0;  ///< of ModelSpec::cache_groups
+  /// Of an fp8 cache: an element stands for itself times this. 0: the checkpoint has none.
+  float key_cache_scale = 0, value_cache_scale = 0;
 };
 
 /// Dense, gated.

@@ -180,7 +180,11 @@ Result<LinearProblem> Planner::product(std::int32_t layer, std::initializer_list
     const BoundTensor& tensor = weight(role, layer).tensor;
     problem.k = tensor.cols;
     problem.weights[static_cast<std::size_t>(problem.num_weights++)] = {
-        .format = tensor.entry->format, .layout = nullptr, .n = tensor.rows, .has_bias = has_bias};
+        .format = tensor.entry->format,
+        .layout = nullptr,
+        .n = tensor.rows,
+        .has_bias = has_bias,
+        .ordered = !tensor.entry->column_order().empty()};
   }
   if (kernels::first_linear_kernel(problem, plan_.caps) == nullptr) {
     const io::TensorEntry& entry = *weight(roles.begin()->first, layer).tensor.entry;
@@ -195,12 +199,15 @@ Result<LinearProblem> Planner::product(std::int32_t layer, std::initializer_list
 }
 
 kernels::KvLayout Planner::kv_layout(const AttentionSpec& attention) const {
+  const auto scale_of = [&](float own) { return plan_.kv_dtype == tensor::DType::kFp8E4m3 && own > 0 ? own : 1.0f; };
   return {.dtype = plan_.kv_dtype,
           .block_size = plan_.options.block_size,
           .kv_heads = attention.kv_heads,
           .key_dim = attention.key_dim,
           .value_dim = attention.value_dim,
-          .order = on_gpu() ? kernels::KvOrder::kHeads : kernels::KvOrder::kLanes16};
+          .order = on_gpu() ? kernels::KvOrder::kHeads : kernels::KvOrder::kLanes16,
+          .key_scale = scale_of(attention.key_cache_scale),
+          .value_scale = scale_of(attention.value_cache_scale)};
 }
 
 /// A GPU schedules the attention of a cache group once for all its layers.
@@ -210,7 +217,10 @@ Status Planner::check_groups() const {
     const AttentionSpec& first = plan_.spec.layers[static_cast<std::size_t>(group.layers.front())].attention;
     for (const std::int32_t layer : group.layers) {
       const AttentionSpec& own = plan_.spec.layers[static_cast<std::size_t>(layer)].attention;
-      if (own.heads == first.heads && kv_layout(own) == kv_layout(first)) continue;
+      kernels::KvLayout layout = kv_layout(own);  // each layer reads its own scales
+      layout.key_scale = kv_layout(first).key_scale;
+      layout.value_scale = kv_layout(first).value_scale;
+      if (own.heads == first.heads && layout == kv_layout(first)) continue;
       return fail(
           ErrorCode::kDeviceUnfit,
           "layers {} and {} share a cache group and have heads of other numbers or sizes, which {} does not serve",
@@ -295,6 +305,11 @@ Status Planner::plan_head() {
                     kernels::head_kernels(), "head"));
   // An embedding that is no head is only ever read row by row: the file's own order is as good as any.
   WeightPlan& embedding = weight(Role::kEmbedding, -1);
+  if (!embedding.tensor.entry->column_order().empty()) {
+    return fail(ErrorCode::kFormatUnsupported,
+                "the embedding {} has its columns in another order, which Pagoda reads of products only",
+                embedding.tensor.entry->name);
+  }
   if (embedding.layout == nullptr) embedding.layout = &kernels::kRowsLayout;
   plan_.activation_bytes += rows * (plan_.spec.hidden * tensor::size_of(plan_.activation) +
                                     plan_.spec.vocab * tensor::size_of(plan_.residual));
@@ -306,6 +321,10 @@ void Planner::store(WeightPlan& weight) {
   if (weight.layout != nullptr) {
     weight.bytes = static_cast<std::int64_t>(
         weight.layout->packed_bytes(*tensor.entry->format, {.n = tensor.rows, .k = tensor.cols}));
+    if (!tensor.entry->column_order().empty()) {
+      weight.order_bytes = 2 * tensor.cols * static_cast<std::int64_t>(sizeof(std::int32_t));
+      weight.bytes = round_up<std::int64_t>(weight.bytes, kernels::kLayoutAlignment) + weight.order_bytes;
+    }
   } else {
     weight.bytes = tensor.rows * tensor.cols * static_cast<std::int64_t>(sizeof(float));
   }

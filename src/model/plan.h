@@ -55,6 +55,7 @@ struct WeightPlan {
   const quant::Format* format = nullptr;    ///< of the file's tensor
   const kernels::Layout* layout = nullptr;  ///< null: small, widened to float (norms, biases)
   std::int64_t bytes = 0;                   ///< in memory
+  std::int64_t order_bytes = 0;             ///< of LinearWeight::order, the last of these bytes; 0: none
 };
 
 /// A stage's problem and the candidate that will do it.

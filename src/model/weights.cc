@@ -99,13 +99,27 @@ class Weights::Loader {
     if (stored.plan.layout != nullptr) {
       packer.pack(format, *stored.plan.layout, {.n = tensor.rows, .k = tensor.cols}, piece.first_row, piece.num_rows,
                   stored.data);
-      return Ok{};
+      return piece.first_row == 0 && stored.plan.order_bytes > 0 ? load_order(stored, packer) : Status(Ok{});
     }
     if (tensor.role == Role::kRopeDivisors) {
       rope_divisors_.resize(static_cast<std::size_t>(tensor.cols));
       format.decode_row(bytes.data(), tensor.cols, rope_divisors_.data());
     }
     packer.widen(format, tensor.cols, reinterpret_cast<float*>(stored.data));
+    return Ok{};
+  }
+
+  /// The order of columns and its inverse, as words that any format of 32 bits would hold.
+  Status load_order(const Stored& stored, kernels::Packer& packer) const {
+    const std::span<const std::int32_t> order = stored.plan.tensor.entry->column_order();
+    const std::span<std::byte> bytes = PAGODA_TRY(packer.staging(stored.plan.order_bytes));
+    auto* words = reinterpret_cast<std::int32_t*>(bytes.data());
+    for (std::size_t c = 0; c < order.size(); ++c) {
+      words[c] = order[c];
+      words[order.size() + static_cast<std::size_t>(order[c])] = static_cast<std::int32_t>(c);
+    }
+    packer.pack(*quant::find_format("f32"), kernels::kRowsLayout, {.n = 1, .k = 2 * std::ssize(order)}, 0, 1,
+                stored.data + stored.plan.bytes - stored.plan.order_bytes);
     return Ok{};
   }
 
@@ -154,7 +168,10 @@ kernels::LinearWeight Weights::matrix(Role role, std::int32_t layer, Role bias_r
           .layout = stored->plan.layout,
           .shape = {.n = stored->plan.tensor.rows, .k = stored->plan.tensor.cols},
           .data = stored->data,
-          .bias = bias_role == role ? nullptr : vector(bias_role, layer)};
+          .bias = bias_role == role ? nullptr : vector(bias_role, layer),
+          .order = stored->plan.order_bytes == 0 ? nullptr
+                                                 : reinterpret_cast<const std::int32_t*>(
+                                                       stored->data + stored->plan.bytes - stored->plan.order_bytes)};
 }
 
 const float* Weights::vector(Role role, std::int32_t layer) const {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "quant/assemble.h"
 #include "quant/formats.h"
 
 namespace pagoda::quant {
@@ -26,12 +27,29 @@ constexpr const Coding* coding_of() {
 }
 
 template <class F>
+concept Assembled = requires(typename F::Block& block) {
+  F::set_group(block, 0, 0u, 0u);
+};
+
+template <class F>
+constexpr auto assemble_of() -> decltype(Format::assemble_row) {
+  if constexpr (Assembled<F>) {
+    return &assemble_blocks<F>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <class F>
 constexpr Format kFormat = {.name = F::kName,
                             .gguf_type = F::kGgufType,
                             .block_elements = F::kBlockElements,
                             .block_bytes = sizeof(typename F::Block),
                             .decode_row = &decode_blocks<F>,
-                            .coding = coding_of<F>()};
+                            .coding = coding_of<F>(),
+                            .assemble_row = assemble_of<F>(),
+                            .bits = Assembled<F> ? bits_of<F>() : 0,
+                            .group = Assembled<F> ? group_of<F>() : 0};
 
 template <class... F>
 constexpr std::array<const Format*, sizeof...(F)> pointers(FormatList<F...>) {

@@ -10,6 +10,8 @@
 
 namespace pagoda::quant {
 
+struct RowParts;
+
 /// One format of the list in formats.h. Descriptors have static storage; formats are compared by address.
 /// A row of `cols` elements is `cols / block_elements` blocks, rounded up, one after the other, with no padding between
 /// rows. What a checkpoint keeps in several tensors (codes, scales, zero points) is put together into such rows when it
@@ -26,6 +28,12 @@ struct Format {
 
   /// How kernels that know no format by name may read it; null where it is no code with a scale.
   const Coding* coding = nullptr;
+
+  /// Makes a row of `cols` elements from its parts (quant/assemble.h), `bits` to a code and a scale for every `group`
+  /// columns; null for formats that no checkpoint has in parts.
+  void (*assemble_row)(const RowParts& parts, std::int64_t cols, std::byte* row) = nullptr;
+  int bits = 0;
+  int group = 0;
 
   bool divides(std::int64_t cols) const { return cols % block_elements == 0; }
   /// Whether rows may have that many elements: GGUF's are whole blocks, the last block of others may be used in part.

@@ -63,7 +63,12 @@ void run_tile(const Params& params, const RowTiles::Tile& tile) {
     decode_chunk(weight, tile, first, cols, panel);
     for (std::int64_t token = 0; token < params.args.input.rows; ++token) {
       const float* x = params.args.input.row<float>(token) + first;
-      if (cols % kLanes != 0) {
+      if (weight.order != nullptr) {
+        const float* whole = x - first;
+        for (std::int64_t c = 0; c < cols; ++c) padded[c] = whole[weight.order[first + c]];
+        std::fill(padded + cols, padded + round_up(cols, kLanes), 0.0f);
+        x = padded;
+      } else if (cols % kLanes != 0) {
         std::fill(std::copy(x, x + cols, padded), padded + round_up(cols, kLanes), 0.0f);
         x = padded;
       }

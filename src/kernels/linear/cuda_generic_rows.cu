@@ -2,7 +2,7 @@
 // from its header. A warp takes a row of the weight, its lanes every 32nd column; TOKENS rows of x share a decoded
 // weight, more of them decode it again. Bytes: the weights once for each TOKENS rows. Chosen when no faster kernel
 // knows the format.
-// Constants: FORMAT, TOKENS, INPUT_BF16 (0, 1), EPILOGUE (0 bf16, 1 float, 2 residual +=).
+// Constants: FORMAT, TOKENS, INPUT_BF16 (0, 1), EPILOGUE (0 bf16, 1 float, 2 residual +=), ORDERED (0, 1).
 #include "kernels/cuda/format.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(kWarps * 32) generic_rows(const __g
   for (std::int64_t first = 0; first < p.m; first += TOKENS) {
     float sums[TOKENS] = {};
     for (std::int64_t column = lane; column < p.k; column += 32) {
-      const float w = decode_element(weight, column);
+      const float w = decode_element(weight, ORDERED ? p.place[column] : column);
 #pragma unroll
       for (int t = 0; t < TOKENS; ++t) {
         if (first + t < p.m) sums[t] = fmaf(input_at(p, first + t, column), w, sums[t]);

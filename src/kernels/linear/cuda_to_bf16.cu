@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) to_bf16_rows(const __grid_
         values[i] = static_cast<const std::uint16_t*>(p.source)[mma16_offset(row, column + i, p.k)];
       } else {
         const char* source = static_cast<const char*>(p.source) + row * p.row_bytes;
-        values[i] = float_to_bf16(decode_element(source, column + i));
+        values[i] = float_to_bf16(decode_element(source, p.place != nullptr ? p.place[column + i] : column + i));
       }
     }
     if constexpr (TO_MMA16) {

@@ -10,6 +10,7 @@ struct ToBf16Params {
   void* target;            ///< bf16: (n, k) rows one after the other, or mma16
   std::int64_t row_bytes;  ///< of a source in file order
   std::int64_t n, k;
+  const std::int32_t* place;  ///< (k): where the source has a column of the target; null: there
 };
 
 }  // namespace pagoda::kernels

@@ -21,14 +21,14 @@ Result<ToMma16> ToMma16::load(const quant::Format& format, device::cuda::CudaDev
   return loaded;
 }
 
-void ToMma16::launch(const void* rows, WeightShape shape, void* packed, bool programmatic,
+void ToMma16::launch(const void* rows, WeightShape shape, const std::int32_t* place, void* packed, bool programmatic,
                      device::cuda::CudaStream& stream) const {
   kernel_.launch(stream,
                  {.grid = {.x = grid_size(ceil_div<std::int64_t>(round_up<std::int64_t>(shape.k, 32), 8 * kThreads)),
                            .y = grid_rows(round_up<std::int64_t>(shape.n, 16))},
                   .block = {.x = kThreads},
                   .programmatic = programmatic},
-                 {rows, packed, format_->row_bytes(shape.k), shape.n, shape.k});
+                 {rows, packed, format_->row_bytes(shape.k), shape.n, shape.k, place});
 }
 
 }  // namespace pagoda::kernels

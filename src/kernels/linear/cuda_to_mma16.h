@@ -13,8 +13,8 @@ class ToMma16 {
   static device::CompileUnit unit(const quant::Format& format, const device::DeviceCaps& caps);
   static Result<ToMma16> load(const quant::Format& format, device::cuda::CudaDevice& device);
 
-  /// `packed` has room for mma16_elements(shape.n, shape.k).
-  void launch(const void* rows, WeightShape shape, void* packed, bool programmatic,
+  /// `packed` has room for mma16_elements(shape.n, shape.k). `place`: where the rows have each column, or null.
+  void launch(const void* rows, WeightShape shape, const std::int32_t* place, void* packed, bool programmatic,
               device::cuda::CudaStream& stream) const;
 
  private:

@@ -30,6 +30,7 @@ struct LinearWeightSpec {
   const Layout* layout = nullptr;
   std::int64_t n = 0;  ///< rows: width of the output
   bool has_bias = false;
+  bool ordered = false;  ///< see LinearWeight::order. Only the layouts rows and rows_f32 are read so
 };
 
 /// What is to be computed, as far as a plan knows it.
@@ -52,6 +53,9 @@ struct LinearWeight {
   WeightShape shape;
   const std::byte* data = nullptr;  ///< layout->packed_bytes of them, aligned to kLayoutAlignment
   const float* bias = nullptr;      ///< (n), or null
+  /// (2, k), or null: column c of the weight meets column order[c] of the input; then the inverse of that. It is GPTQ's
+  /// act-order, whose groups are neighbours in the weight.
+  const std::int32_t* order = nullptr;
 };
 
 /// One launch. Nothing here may overlap anything else, but that outputs may be column ranges of one matrix.

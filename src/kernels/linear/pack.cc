@@ -68,7 +68,7 @@ class CudaPacker final : public Packer {
     const Result<ToMma16> kernel = ToMma16::load(format, device_);
     if (!kernel.ok()) throw device::cuda::DeviceError(kernel.error());
     const std::size_t before = layout.packed_bytes(format, {.n = first_row, .k = shape.k});
-    kernel->launch(piece.device->data(), {.n = num_rows, .k = shape.k}, packed + before, false, stream_);
+    kernel->launch(piece.device->data(), {.n = num_rows, .k = shape.k}, nullptr, packed + before, false, stream_);
   }
 
   void widen(const quant::Format& format, std::int64_t count, float* to) override {

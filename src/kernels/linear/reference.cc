@@ -15,13 +15,14 @@ namespace {
 constexpr std::int64_t kTileRows = 8;
 constexpr int kChains = 8;
 
-double dot(const float* w, const double* x, std::int64_t k) {
+template <class Input>
+double dot(const float* w, Input x, std::int64_t k) {
   double sum[kChains] = {};
   std::int64_t c = 0;
   for (; c + kChains <= k; c += kChains) {
-    for (int i = 0; i < kChains; ++i) sum[i] += static_cast<double>(w[c + i]) * x[c + i];
+    for (int i = 0; i < kChains; ++i) sum[i] += static_cast<double>(w[c + i]) * x(c + i);
   }
-  for (int i = 0; c + i < k; ++i) sum[i] += static_cast<double>(w[c + i]) * x[c + i];
+  for (int i = 0; c + i < k; ++i) sum[i] += static_cast<double>(w[c + i]) * x(c + i);
   return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
@@ -41,7 +42,13 @@ void run(const Params& params, device::HostRange range) {
       double* out = params.args.outputs[tile.weight].row<double>(token) + tile.first_row;
       for (std::int64_t row = 0; row < tile.num_rows; ++row) {
         const double bias = weight.bias != nullptr ? static_cast<double>(weight.bias[tile.first_row + row]) : 0.0;
-        out[row] = dot(rows + row * k, x, k) + bias;
+        const float* w = rows + row * k;
+        const double product = weight.order == nullptr
+                                   ? dot(
+                                         w, [x](std::int64_t c) { return x[c]; }, k)
+                                   : dot(
+                                         w, [x, order = weight.order](std::int64_t c) { return x[order[c]]; }, k);
+        out[row] = product + bias;
       }
     }
   }

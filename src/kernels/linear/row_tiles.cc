@@ -37,7 +37,8 @@ void check_weights(const LinearProblem& problem, std::span<const LinearWeight> w
     const LinearWeightSpec& spec = problem.weights[w];
     const LinearWeight& weight = weights[w];
     PAGODA_CHECK(weight.format == spec.format && weight.layout == spec.layout && weight.shape.n == spec.n &&
-                     weight.shape.k == problem.k && (weight.bias != nullptr) == spec.has_bias,
+                     weight.shape.k == problem.k && (weight.bias != nullptr) == spec.has_bias &&
+                     (weight.order != nullptr) == spec.ordered,
                  "weight {} is not the one {} was chosen for", w, kernel.name);
     PAGODA_CHECK(weight.data != nullptr && reinterpret_cast<std::uintptr_t>(weight.data) % kLayoutAlignment == 0,
                  "weight {} is not aligned", w);
@@ -59,7 +60,8 @@ bool layouts_match(const LinearProblem& problem, const LinearKernel& kernel) {
   if (problem.num_weights < 1 || problem.num_weights > kMaxLinearWeights || problem.k < 1) return false;
   return std::ranges::all_of(problem.specs(), [&](const LinearWeightSpec& spec) {
     const Layout* layout = kernel.layout(*spec.format);
-    return layout != nullptr && spec.layout == layout && spec.format->fits(problem.k);
+    const bool columns_fit = !spec.ordered || layout == &kRowsLayout || layout == &kRowsF32Layout;
+    return layout != nullptr && spec.layout == layout && spec.format->fits(problem.k) && columns_fit;
   });
 }
 

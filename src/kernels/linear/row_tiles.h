@@ -30,7 +30,7 @@ struct RowTiles {
 void check_weights(const LinearProblem& problem, std::span<const LinearWeight> weights, const LinearKernel& kernel);
 void check_args(const RowTiles& tiles, const LinearArgs& args);
 
-/// True if the layouts are those that `kernel` reads, and each k fits its format.
+/// True if the layouts are those that `kernel` reads, each k fits its format, and the order of columns its layout.
 bool layouts_match(const LinearProblem& problem, const LinearKernel& kernel);
 
 /// Units a worker takes at a time. With few rows a launch waits for memory, and each worker reads one long stream. With

@@ -36,6 +36,12 @@ struct Affine {
   static PAGODA_SHARED int code(const Block& block, int element) { return code_at<kCodeBits>(block.codes, element); }
   static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.scale; }
   static PAGODA_SHARED std::uint32_t offset_bits(const Block& block, int) { return block.bias; }
+
+  static PAGODA_SHARED std::uint8_t* code_bytes(Block& block) { return block.codes; }
+  static PAGODA_SHARED void set_group(Block& block, int, std::uint32_t scale, std::uint32_t offset) {
+    block.scale = static_cast<std::uint16_t>(scale);
+    block.bias = static_cast<std::uint16_t>(offset);
+  }
 };
 
 // clang-format off

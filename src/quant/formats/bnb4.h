@@ -52,6 +52,11 @@ struct Bnb4 {
   static PAGODA_SHARED float decode(const Block& block, int element) {
     return Table::value(block.codes[element / 2] >> (element % 2 * 4) & 15) * block.absmax;
   }
+
+  static PAGODA_SHARED std::uint8_t* code_bytes(Block& block) { return block.codes; }
+  static PAGODA_SHARED void set_group(Block& block, int, std::uint32_t scale, std::uint32_t) {
+    block.absmax = float_of_bits(scale);
+  }
 };
 
 // clang-format off

@@ -35,6 +35,11 @@ struct Fp8 {
                                   .scale = ScaleType::kF32};
   static PAGODA_SHARED int code(const Block& block, int element) { return block.codes[element]; }
   static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return bits_of_float(block.scale); }
+
+  static PAGODA_SHARED std::uint8_t* code_bytes(Block& block) { return block.codes; }
+  static PAGODA_SHARED void set_group(Block& block, int, std::uint32_t scale, std::uint32_t) {
+    block.scale = float_of_bits(scale);
+  }
 };
 
 // clang-format off

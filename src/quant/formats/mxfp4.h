@@ -40,6 +40,15 @@ struct MXFP4 {
     return q == 8 ? 0 : q;  // minus zero reads as zero
   }
   static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.exponent; }
+
+  /// Checkpoints but GGUF's have neighbours in a byte (`code` of an even element in the low nibble).
+  static PAGODA_SHARED void set_code(Block& block, int element, int code) {
+    std::uint8_t& byte = block.codes[element % 16];
+    byte = static_cast<std::uint8_t>(element < 16 ? (byte & 0xf0) | code : (byte & 0x0f) | code << 4);
+  }
+  static PAGODA_SHARED void set_group(Block& block, int, std::uint32_t scale, std::uint32_t) {
+    block.exponent = static_cast<std::uint8_t>(scale);
+  }
 };
 
 }  // namespace pagoda::quant

@@ -22,6 +22,11 @@ struct MXFP8 {
   static constexpr Coding kCoding{.bits = 8, .group = 32, .table = CodeTable::kE4m3, .scale = ScaleType::kE8m0};
   static PAGODA_SHARED int code(const Block& block, int element) { return block.codes[element]; }
   static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.exponent; }
+
+  static PAGODA_SHARED std::uint8_t* code_bytes(Block& block) { return block.codes; }
+  static PAGODA_SHARED void set_group(Block& block, int, std::uint32_t scale, std::uint32_t) {
+    block.exponent = static_cast<std::uint8_t>(scale);
+  }
 };
 
 }  // namespace pagoda::quant

@@ -36,6 +36,12 @@ struct NVFP4 {
   }
   static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int group) { return block.scales[group]; }
   static PAGODA_SHARED std::uint32_t super_bits(const Block& block) { return bits_of_float(block.tensor_scale); }
+
+  static PAGODA_SHARED std::uint8_t* code_bytes(Block& block) { return block.codes; }
+  static PAGODA_SHARED void set_group(Block& block, int group, std::uint32_t scale, std::uint32_t) {
+    block.scales[group] = static_cast<std::uint8_t>(scale);
+  }
+  static PAGODA_SHARED void set_super(Block& block, std::uint32_t scale) { block.tensor_scale = float_of_bits(scale); }
 };
 
 }  // namespace pagoda::quant

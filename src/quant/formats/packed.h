@@ -35,6 +35,11 @@ struct Packed {
       .bits = kCodeBits, .group = kGroup, .scale = ScaleType::kF32, .offset = OffsetType::kZero};
   static PAGODA_SHARED int code(const Block& block, int element) { return code_at<kCodeBits>(block.codes, element); }
   static PAGODA_SHARED std::uint32_t scale_bits(const Block& block, int) { return block.scale_and_zero; }
+
+  static PAGODA_SHARED std::uint8_t* code_bytes(Block& block) { return block.codes; }
+  static PAGODA_SHARED void set_group(Block& block, int, std::uint32_t scale, std::uint32_t zero) {
+    block.scale_and_zero = (scale & 0xffffff00u) | zero;
+  }
 };
 
 // clang-format off

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "api/describe.h"
+#include "fixtures/checkpoints.h"
 #include "gpu/receipt.h"
 #include "runtime/cuda_runner.h"
 
@@ -156,6 +157,13 @@ std::vector<device::CompileUnit> all_units(const device::DeviceCaps& caps) {
       const auto plan = api::plan_for(described->description, caps, options, 2);
       PAGODA_CHECK(plan.ok(), "{}: {}", name, plan.error().message);
       add(runtime::cuda_runner_units(*plan));
+    }
+  }
+  for (const std::string& name : fixtures::checkpoint_names()) {
+    for (const std::int64_t chunk : {1, 3, 16, 64}) {
+      const ModelOptions options{.device = "cuda", .prefill_chunk = chunk, .max_running = 4};
+      const auto described = api::describe_file(fixtures::checkpoint_path(name), options).value();
+      add(runtime::cuda_runner_units(api::plan_for(described.description, caps, options, 2).value()));
     }
   }
   for (const fixtures::TinyConfig& config : small_configs()) {

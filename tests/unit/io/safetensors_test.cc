@@ -102,8 +102,6 @@ std::vector<Kind> tensor_kinds() {
       {"dtype is a list", E::kSafetensorsTensorType, spoilt(R"("dtype":["F32"])"), "a list, not a string"},
       {"unknown dtype", E::kSafetensorsTensorType, spoilt(R"("dtype":"f32","shape":[3],"data_offsets":[6,18])"),
        "'f32' is unknown"},
-      {"integers as weights", E::kFormatUnsupported, spoilt(R"("dtype":"I32","shape":[3],"data_offsets":[6,18])"),
-       "'b' is of type I32; Pagoda reads F32"},
       {"shape is a number", E::kSafetensorsTensorShape, spoilt(R"("dtype":"F32","shape":3)"), "an integer"},
       {"negative dimension", E::kSafetensorsTensorShape, spoilt(R"("dtype":"F32","shape":[-3])"), "-3"},
       {"real dimension", E::kSafetensorsTensorShape, spoilt(R"("dtype":"F32","shape":[3.0])"), "a number"},

@@ -207,7 +207,8 @@ TEST(HfConfig, WhatIsNotServedIsRefusedByName) {
   expect_refused(R"("architectures": ["LlamaForCausalLM"], "model_type": "qwen2")", "", E::kArchitectureUnknown,
                  "model_type is 'qwen2', not llama");
   expect_refused(R"("architectures": ["A", "B"])", "", E::kArchitectureUnknown, "2 classes");
-  expect_refused(kLlama, R"("quantization_config": {"quant_method": "gptq", "bits": 4})", E::kConfigUnknown, "gptq");
+  expect_refused(kLlama, R"("quantization_config": {"quant_method": "gptq", "bits": 4})", E::kConfigUnknown,
+                 "quantization_config.bits");
   expect_refused(kLlama, R"("hidden_act": "gelu")", E::kConfigRange, "silu");
   expect_refused(kLlama, R"("rope_interleaved": true)", E::kConfigUnknown, "rope_interleaved");
   expect_refused(kLlama, R"("logit_scale": 0.5)", E::kConfigUnknown, "logit_scale");

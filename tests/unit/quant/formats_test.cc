@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fixtures/quant_golden.h"
+#include "quant/assemble.h"
 #include "quant/format.h"
 
 namespace pagoda::quant {
@@ -142,6 +143,46 @@ TEST(Formats, CodesOfFewBitsAreWrittenAndReadAlike) {
   check(std::integral_constant<int, 5>());
   check(std::integral_constant<int, 6>());
   check(std::integral_constant<int, 8>());
+}
+
+// Taking a block apart and putting it together gives the block back, also where its row ends inside it.
+TEST(Formats, PartsMakeTheBlocksTheyAreTakenFrom) {
+  int compared = 0;
+  Formats::for_each([&]<class F>() {
+    if constexpr (requires(typename F::Block & block) {
+                    F::set_group(block, 0, 0u, 0u);
+                    F::kCoding;
+                  }) {
+      constexpr Coding kCoding = F::kCoding;
+      const Format& format = *find_format(F::kName);
+      const auto golden = fixtures::read_quant_golden(format);
+      for (std::int64_t b = 0; b < golden.num_blocks; ++b) {
+        const auto& block = reinterpret_cast<const typename F::Block*>(golden.blocks.data())[b];
+        std::vector<std::uint8_t> codes(static_cast<std::size_t>(F::kBlockElements * kCoding.bits / 8));
+        for (int i = 0; i < F::kBlockElements; ++i) add_code<kCoding.bits>(codes.data(), i, F::code(block, i));
+        std::vector<std::uint32_t> scales, offsets;
+        RowParts parts{.codes = codes.data(), .scales = {}, .offsets = {}, .super = 0};
+        for (int g = 0; g < F::kBlockElements / kCoding.group; ++g) {
+          scales.push_back(F::scale_bits(block, g));
+          if constexpr (kCoding.offset == OffsetType::kValue) offsets.push_back(F::offset_bits(block, g));
+          if constexpr (kCoding.offset == OffsetType::kZero) offsets.push_back(F::scale_bits(block, g) & 255u);
+        }
+        if constexpr (kCoding.super != SuperScale::kNone) parts.super = F::super_bits(block);
+        parts.scales = scales;
+        parts.offsets = offsets;
+        typename F::Block made;
+        std::memset(&made, 0xa5, sizeof made);
+        format.assemble_row(parts, F::kBlockElements, reinterpret_cast<std::byte*>(&made));
+        ASSERT_EQ(std::memcmp(&made, &block, sizeof made), 0) << F::kName << " block " << b;
+        const std::int64_t cols = F::kBlockElements - 8;
+        format.assemble_row(parts, cols, reinterpret_cast<std::byte*>(&made));
+        for (int i = 0; i < cols; ++i) ASSERT_EQ(F::code(made, i), F::code(block, i)) << F::kName << " " << i;
+        for (int i = static_cast<int>(cols); i < F::kBlockElements; ++i) ASSERT_EQ(F::code(made, i), 0) << F::kName;
+      }
+      ++compared;
+    }
+  });
+  EXPECT_GE(compared, 37);
 }
 
 // What is no number in a checkpoint stays none.
