@@ -161,11 +161,23 @@ class Run {
         PAGODA_TRY(read_moved(job, source_row(job, piece.first_row + row), into));
       }
     }
-    if (job.verbatim()) return Ok{};
+    const std::span<const std::int32_t> order = job.source.entry->column_order();
+    if (job.verbatim()) {
+      if (order.empty()) return Ok{};
+      return fail(ErrorCode::kFormatUnsupported,
+                  "{}: its columns are in the order of their groups, which a {} of another layout cannot hold: choose "
+                  "another format",
+                  job.source.entry->name, format.name);
+    }
     const std::int64_t cols = job.source.cols;
     buffers.values.resize(static_cast<std::size_t>(piece.num_rows * cols));
     for (std::int64_t row = 0; row < piece.num_rows; ++row) {
-      format.decode_row(buffers.read.data() + row * row_bytes, cols, buffers.values.data() + row * cols);
+      float* const values = buffers.values.data() + row * cols;
+      format.decode_row(buffers.read.data() + row * row_bytes, cols, values);
+      if (order.empty()) continue;
+      const std::vector<float> in_groups(values, values + cols);
+      for (std::int64_t c = 0; c < cols; ++c)
+        values[order[static_cast<std::size_t>(c)]] = in_groups[static_cast<std::size_t>(c)];
     }
     if (job.shift != 0) {
       for (float& value : buffers.values) value += job.shift;
