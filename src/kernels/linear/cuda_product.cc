@@ -118,6 +118,28 @@ struct ManyRows {
   }
 };
 
+namespace {
+
+/// Whether the kernel of many rows takes codes as they lie: all of one coding, of four bits. Others are rarer, and each
+/// would have kernels of its own in a release.
+bool reads_codes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  const auto specs = problem.linear.specs();
+  return WgmmaTiles::supports(problem, caps) && std::ranges::all_of(specs, [&](const LinearWeightSpec& weight) {
+           return has_codes(weight) && has_codes(specs[0]) && weight.format->coding->bits == 4 &&
+                  *weight.format->coding == *specs[0].format->coding;
+         });
+}
+
+/// The product as many rows see it: weights that are unpacked or decoded first as what they become.
+CudaProductProblem many_rows(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  CudaProductProblem many = problem;
+  if (reads_codes(problem, caps)) return many;
+  for (LinearWeightSpec& weight : many.linear.weights) weight.layout = &kMma16Layout;
+  return many;
+}
+
+}  // namespace
+
 struct CudaProduct::Prepared {
   FewRows few;  // of fragment order, where it serves
   ManyRows many;
@@ -137,13 +159,13 @@ bool CudaProduct::supports(const CudaProductProblem& problem, const device::Devi
 }
 
 std::size_t CudaProduct::slice_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
-  const std::size_t many = needs_many(problem, caps) ? ManyRows::scratch_bytes(problem, caps) : 0;
+  const std::size_t many = needs_many(problem, caps) ? ManyRows::scratch_bytes(many_rows(problem, caps), caps) : 0;
   return fragment_ordered(problem.linear) ? std::max(many, FewRows::scratch_bytes(problem, caps)) : many;
 }
 
 std::size_t CudaProduct::decoded_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   if (!fragment_ordered(problem.linear)) return Generic::scratch_bytes(problem);
-  return needs_many(problem, caps) ? Unpack::scratch_bytes(problem) : 0;
+  return needs_many(problem, caps) && !reads_codes(problem, caps) ? Unpack::scratch_bytes(problem) : 0;
 }
 
 std::size_t CudaProduct::scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
@@ -154,8 +176,10 @@ std::vector<CompileUnit> CudaProduct::units(const CudaProductProblem& problem, c
   const bool ordered = fragment_ordered(problem.linear);
   std::vector<CompileUnit> units = ordered ? FewRows::units(problem, caps) : Generic::units(problem, caps);
   if (!needs_many(problem, caps)) return units;
-  if (ordered) std::ranges::copy(Unpack::units(problem, caps), std::back_inserter(units));
-  std::ranges::copy(ManyRows::units(problem, caps), std::back_inserter(units));
+  if (ordered && !reads_codes(problem, caps)) {
+    std::ranges::copy(Unpack::units(problem, caps), std::back_inserter(units));
+  }
+  std::ranges::copy(ManyRows::units(many_rows(problem, caps), caps), std::back_inserter(units));
   return units;
 }
 
@@ -163,20 +187,21 @@ Result<CudaProduct> CudaProduct::prepare(const CudaProductProblem& problem, std:
                                          device::cuda::CudaDevice& device) {
   auto prepared = std::make_shared<Prepared>();
   const bool many = needs_many(problem, device.caps());
+  const bool codes = reads_codes(problem, device.caps());
   // One kernel for all numbers of rows has one order of sums.
   if (problem.linear.deterministic) prepared->most_rows_in_turn = 0;
   prepared->decoded_bytes = decoded_bytes(problem, device.caps());
   for (std::size_t i = 0; i < weights.size(); ++i) {
     prepared->weights[i] = device_weight(weights[i]);
-    if (weights[i].layout != &kMma16Layout) prepared->weights[i].data = nullptr;  // comes when it is decoded
+    if (weights[i].layout != &kMma16Layout && !codes) prepared->weights[i].data = nullptr;  // comes when it is decoded
   }
   if (fragment_ordered(problem.linear)) {
     PAGODA_TRY(prepared->few.prepare(problem, weights, device));
-    if (many) PAGODA_TRY(prepared->unpack.prepare(weights, device));
+    if (many && !codes) PAGODA_TRY(prepared->unpack.prepare(weights, device));
   } else {
     PAGODA_TRY(prepared->generic.emplace().prepare(problem, weights, device));
   }
-  if (many) PAGODA_TRY(prepared->many.prepare(problem, prepared->weights, device));
+  if (many) PAGODA_TRY(prepared->many.prepare(many_rows(problem, device.caps()), prepared->weights, device));
   CudaProduct product;
   product.prepared_ = std::move(prepared);
   return product;

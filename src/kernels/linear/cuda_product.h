@@ -4,7 +4,8 @@
 //
 //   rows        bf16 (mma16)                   codes (mma_codes, 9.0 on)      any other format
 //   1 … 16      mma_bulk_rows (9.0 on)         mma_bulk_codes                 generic_rows
-//   more        wgmma_tiles (9.0), mma_tiles   unpacked to mma16 in scratch   decoded to mma16 in scratch
+//   more        wgmma_tiles (9.0), mma_tiles   wgmma_tiles (9.0, one coding)  decoded to mma16 in scratch,
+//                                              else unpacked in scratch       then as bf16
 #pragma once
 
 #include <array>

@@ -199,16 +199,19 @@ class WeightFragments {
     step<3>(a[3], unit, scales);
   }
 
-  /// What codes of a group of a row are multiplied by and added to, twice in a word: a scale as the sum of two bf16,
-  /// and the value of the code in the middle, which is near zero: so a weight is rounded little more than once.
+  /// What codes of a group of a row are multiplied by, twice in a word: a scale as the sum of two bf16, so that a
+  /// weight is rounded little more than once.
   struct Factors {
-    std::uint32_t high, low, middle;
+    std::uint32_t high, low;
   };
   static constexpr bool kExactScale =
       kCoding.scale == quant::ScaleType::kE8m0 ||
       (kCoding.scale == quant::ScaleType::kBf16 && kCoding.super == quant::SuperScale::kNone);
-  static constexpr bool kMiddle = TheCodes::kNeedsSums && kCoding.offset != quant::OffsetType::kNone;
-  static constexpr float kZeroCode = static_cast<float>(kMiddle ? 1 << (kCoding.bits - 1) : kCoding.bias);
+  static constexpr float kUp = TheCodes::kExponent == 126   ? 0x1p126f
+                               : TheCodes::kExponent == 120 ? 0x1p120f
+                               : TheCodes::kExponent == 112 ? 0x1p112f
+                                                            : 1.0f;
+  static constexpr float kBias = static_cast<float>(kCoding.bias);
 
   static __device__ __forceinline__ Factors factors(const TheScales& scales, int group, int half) {
     const float scale = scales.scale(group, half);
@@ -218,43 +221,40 @@ class WeightFragments {
       const float rest = scale - bf16_low(f.high);
       f.low = pack_bf16(rest, rest);
     }
-    if constexpr (kMiddle) {
-      const float middle = scales.offset(group, half, scale, -kZeroCode);
-      f.middle = pack_bf16(middle, middle);
-    }
     return f;
   }
 
   template <int kStep>
   static __device__ __forceinline__ void step(std::uint32_t (&a)[4], const typename TheCodes::Unit& unit,
                                               const TheScales& scales) {
-    constexpr float kUp = TheCodes::kExponent == 126   ? 0x1p126f
-                          : TheCodes::kExponent == 120 ? 0x1p120f
-                          : TheCodes::kExponent == 112 ? 0x1p112f
-                                                       : 1.0f;
     constexpr int kGroup = kStep * 16 / (kCoding.group < kUnitColumns ? kCoding.group : kUnitColumns);
-    const Factors of_half[2] = {factors(scales, kGroup, 0), factors(scales, kGroup, 1)};
     std::uint32_t high[4];
     TheCodes::template decode<kStep>(unit, a);
     if constexpr (TheCodes::kParts == 2) TheCodes::template decode<kStep, 1>(unit, high);
+    if constexpr (TheCodes::kNeedsSums && kCoding.offset != quant::OffsetType::kNone) {
+      // With offsets: in float, rounded once.
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float scale = scales.scale(kGroup, i % 2);
+        const float offset = scales.offset(kGroup, i % 2, scale, TheCodes::kMagic + kBias);
+        float first = bf16_low(a[i]), second = bf16_high(a[i]);
+        if constexpr (TheCodes::kParts == 2) first += bf16_low(high[i]), second += bf16_high(high[i]);
+        a[i] = pack_bf16(fmaf(first, scale, offset), fmaf(second, scale, offset));
+      }
+      return;
+    }
+    const Factors of_half[2] = {factors(scales, kGroup, 0), factors(scales, kGroup, 1)};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const Factors& f = of_half[i % 2];
       if constexpr (TheCodes::kParts == 2) {
-        a[i] = add_bf16x2(add_bf16x2(a[i], pair_of(-128.0f)), add_bf16x2(high[i], pair_of(-2048.0f - kZeroCode)));
+        a[i] = add_bf16x2(add_bf16x2(a[i], pair_of(-128.0f)), add_bf16x2(high[i], pair_of(-2048.0f - kBias)));
       } else if constexpr (TheCodes::kMagic != 0) {
-        a[i] = add_bf16x2(a[i], pair_of(-TheCodes::kMagic - kZeroCode));
+        a[i] = add_bf16x2(a[i], pair_of(-TheCodes::kMagic - kBias));
       } else if constexpr (kUp != 1.0f) {
         a[i] = multiply_bf16x2(a[i], pair_of(kUp));
       }
-      if constexpr (kExactScale && !kMiddle) {
-        a[i] = multiply_bf16x2(a[i], f.high);
-      } else {
-        const std::uint32_t rest = kExactScale ? f.middle
-                                   : kMiddle   ? fma_bf16x2(a[i], f.low, f.middle)
-                                               : multiply_bf16x2(a[i], f.low);
-        a[i] = fma_bf16x2(a[i], f.high, rest);
-      }
+      a[i] = kExactScale ? multiply_bf16x2(a[i], f.high) : fma_bf16x2(a[i], f.high, multiply_bf16x2(a[i], f.low));
     }
   }
 

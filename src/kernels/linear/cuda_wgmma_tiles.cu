@@ -1,15 +1,14 @@
-// y[m, n] = Σ_k x[m, k] · w[n, k] for 17 and more rows of x, w bf16 in the layout mma16, on sm_90a: decode of batches
-// and prefill from the same weights as decode of one row.
+// y[m, n] = Σ_k x[m, k] · w[n, k] for 17 and more rows of x on sm_90a: decode of batches and prefill from the same
+// weights as decode of one row. w bf16 in the layout mma16, or mma_codes as bf16 or as e4m3 (cuda_wgmma_fragments.cuh).
 // A block makes 64 · WARPGROUPS columns of y (of a gated unit half as many) for BLOCK_TOKENS rows: the weights are A of
 // wgmma, from registers, a tile of 16 rows a warp (of a gated unit 8 rows of gate and 8 of up, so that a thread has
-// both); x is B, from shared memory. One thread feeds the block through a ring by boxes of tensor maps: a bulk copy for
-// each tile cost more than 100 cycles a copy. It fills the ring with weights before it waits for earlier kernels.
-// ldmatrix would find rows 64 bytes apart in the same banks; so each row is asked for another of its four chunks, and
-// registers are exchanged afterwards. Blocks stay and take units in turn: rows of x within slices of k within weights.
-// k is added in one order within a slice, whatever m is. Bytes: the weights once for every BLOCK_TOKENS rows. Chosen
-// for 17 and more rows on sm_90. Best on an H200, 2026-11-30: 746 TFLOP/s at 2048 × 28672 × 4096, 780 at 2048 × 4096 ×
-// 14336. Constants: WARPGROUPS (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (32 columns each:
-// 2, 4), EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4 GELU-gated).
+// both); x is B, from shared memory. One thread feeds the block through a ring by boxes of tensor maps, with weights
+// before it waits for earlier kernels; blocks of a cluster fetch their rows of x for each other. Blocks stay and take
+// units in turn: rows of x within slices of k within weights. k is added in one order within a slice, whatever m is.
+// Bytes: the weights once for every BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031
+// and 0060. Constants: WARPGROUPS (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32 columns,
+// or 64 of codes and e4m3: 1, 2, 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT), EPILOGUE (0 bf16, 1
+// float, 2 residual +=, 3 SiLU-, 4 GELU-gated).
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/linear/cuda_wgmma_fragments.cuh"
@@ -66,7 +65,7 @@ struct Unit {
   int weight;  // of a gated unit 0, and 1 beside it
   int tile;    // of 16 rows within the weight
   int token;
-  int slice, begin, stages;  // `begin` in turns of 32 columns
+  int slice, begin, stages;  // `begin` in turns
 };
 
 /// The units of a launch. Of many rows of x, some at a time meet all weights.

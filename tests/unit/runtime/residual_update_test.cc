@@ -40,7 +40,7 @@ std::optional<Owed> left_by(const PaperLaunch& node) {
 // A kernel that may start while the one before it runs reads its weights before it waits: not if that one decodes them.
 TEST(DecodedWeights, AreReadOnlyOnceTheyAreWritten) {
   fixtures::TinyConfig config = fixtures::paper_config();
-  config.format = "q4_1";
+  config.format = "q8_0";
   PaperRunner runner(config);
   ASSERT_TRUE(runner.make().ok());
   std::int64_t products = 0;
