@@ -351,24 +351,35 @@ __device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit
   }
 }
 
-/// Σx of the groups of a unit, for all tokens: a product with ones, whose rows are all the same.
+/// Σx of the groups of `kUnits` units of a warp, WARPS apart, for all tokens: products with ones, whose rows are all
+/// the same. `x_offset` and `x_sums` are the first unit's. Several units fill the time that one product takes.
+template <int kUnits>
 __device__ __forceinline__ void sum_input(const Input& input, int x_offset, float* x_sums, int lane) {
-  float group[TOKEN_TILES][4];
+  constexpr std::uint32_t kOnes[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
 #pragma unroll
   for (int t = 0; t < TOKEN_TILES; ++t) {
-    std::uint32_t b[4];
+    std::uint32_t b[kUnits][2][4];
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        load_matrix_x4(b[u][half], input.row[t] + x_offset + u * WARPS * 128 + half * 64);
+      }
+    }
+    float group[kUnits][4];
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      if (step % 2 == 0) load_matrix_x4(b, input.row[t] + x_offset + step * 32);
-      if (step * 16 % kGroupColumns == 0) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) group[t][e] = 0;
-      }
-      constexpr std::uint32_t kOnes = 0x3f803f80u;
-      mma_bf16(group[t], {kOnes, kOnes, kOnes, kOnes}, {b[step % 2 * 2], b[step % 2 * 2 + 1]});
-      if ((step + 1) * 16 % kGroupColumns == 0 && lane < 4) {
-        const int index = step * 16 / kGroupColumns;
-        *reinterpret_cast<float2*>(x_sums + index * kTokens + t * 8) = float2{group[t][0], group[t][1]};
+      for (int u = 0; u < kUnits; ++u) {
+        if (step * 16 % kGroupColumns == 0) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) group[u][e] = 0;
+        }
+        multiply_add(group[u], kOnes, b[u][step / 2][step % 2 * 2], b[u][step / 2][step % 2 * 2 + 1]);
+        if ((step + 1) * 16 % kGroupColumns == 0 && lane < 4) {
+          float* to = x_sums + (u * WARPS * kUnitSums + step * 16 / kGroupColumns) * kTokens + t * 8;
+          *reinterpret_cast<float2*>(to) = float2{group[u][0], group[u][1]};
+        }
       }
     }
   }
@@ -422,8 +433,12 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   }
   float* my_x_sums = reinterpret_cast<float*>(x + p.m * stride) + warp * kUnitSums * kTokens + quad * 2;
   if constexpr (TheCodes::kNeedsSums) {
-    for (int unit = 0; warp + unit < slice.count; unit += WARPS) {
-      sum_input(input, unit * 128, my_x_sums + unit * kUnitSums * kTokens, lane);
+    int unit = 0;  // from the warp's first on
+    for (; warp + unit + 3 * WARPS < slice.count; unit += 4 * WARPS) {
+      sum_input<4>(input, unit * 128, my_x_sums + unit * kUnitSums * kTokens, lane);
+    }
+    for (; warp + unit < slice.count; unit += WARPS) {
+      sum_input<1>(input, unit * 128, my_x_sums + unit * kUnitSums * kTokens, lane);
     }
     __syncwarp();
   }
