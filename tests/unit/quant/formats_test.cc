@@ -173,7 +173,11 @@ TEST(Formats, PartsMakeTheBlocksTheyAreTakenFrom) {
         typename F::Block made;
         std::memset(&made, 0xa5, sizeof made);
         format.assemble_row(parts, F::kBlockElements, reinterpret_cast<std::byte*>(&made));
-        ASSERT_EQ(std::memcmp(&made, &block, sizeof made), 0) << F::kName << " block " << b;
+        typename F::Block want = block;
+        if constexpr (requires { F::set_code(want, 0, 0); }) {  // a minus zero comes back as zero
+          for (int i = 0; i < F::kBlockElements; ++i) F::set_code(want, i, F::code(block, i));
+        }
+        ASSERT_EQ(std::memcmp(&made, &want, sizeof made), 0) << F::kName << " block " << b;
         const std::int64_t cols = F::kBlockElements - 8;
         format.assemble_row(parts, cols, reinterpret_cast<std::byte*>(&made));
         for (int i = 0; i < cols; ++i) ASSERT_EQ(F::code(made, i), F::code(block, i)) << F::kName << " " << i;
