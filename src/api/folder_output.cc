@@ -118,6 +118,12 @@ Result<std::vector<QuantizedTensor>> write_folder(const DescribedFile& described
   const Layout layout = lay_out(target, jobs);
   NewFile file = PAGODA_TRY(NewFile::create(folder + "/model.safetensors", layout.image.bytes));
   PAGODA_TRY(file.write(0, std::as_bytes(std::span(layout.image.header.data(), layout.image.header.size()))));
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    for (std::size_t part = 0; part < layout.parts[i].size(); ++part) {
+      if (!layout.parts[i][part].whole) continue;
+      PAGODA_TRY(write_part(file, layout.parts[i][part], layout.image.offsets[layout.places[i][part]], 0, 0, {}));
+    }
+  }
   const DescribedFile found =
       PAGODA_TRY(describe_file(folder, {.ignore_keys = gguf ? std::vector<std::string>() : options.ignore_keys}));
   const model::ModelSpec& spec = described.description.spec;

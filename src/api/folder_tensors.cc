@@ -71,10 +71,12 @@ TensorPart constant(std::string name, std::string_view dtype, std::vector<std::i
                     std::vector<std::byte> bytes) {
   const std::uint64_t total = bytes.size();
   return {.tensor = {.name = std::move(name), .dtype = dtype, .shape = std::move(shape), .bytes = total},
-          .bytes_of = [bytes = std::move(bytes)](std::int64_t first, std::int64_t, auto, std::vector<std::byte>& out) {
-            if (first == 0) out = bytes;
-            return std::uint64_t{0};
-          }};
+          .bytes_of =
+              [bytes = std::move(bytes)](std::int64_t first, std::int64_t, auto, std::vector<std::byte>& out) {
+                if (first == 0) out = bytes;
+                return std::uint64_t{0};
+              },
+          .whole = true};
 }
 
 std::vector<TensorPart> mlx_parts(const TensorJob& job) {
@@ -165,6 +167,7 @@ std::vector<TensorPart> nvfp4_parts(TensorJob& job) {
     if (first == 0) append(out, &value, sizeof value);
     return std::uint64_t{0};
   };
+  global.whole = true;
   parts.push_back(std::move(global));
   return parts;
 }

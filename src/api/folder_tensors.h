@@ -20,6 +20,9 @@ struct TensorPart {
   std::function<std::uint64_t(std::int64_t first, std::int64_t count, std::span<const std::byte> blocks,
                               std::vector<std::byte>& out)>
       bytes_of;
+  /// It belongs to the weight as a whole, and a reader of the header asks for it: written ahead, as for rows [0, 0),
+  /// too.
+  bool whole = false;
 };
 
 /// Whether rows of that length can be kept so.
