@@ -182,7 +182,7 @@ struct SamplingParams {
   std::optional<std::int32_t> top_k = {};        ///< ≥ 0; 0 is off. Default 0
   std::optional<float> top_p = {};               ///< in (0, 1]. Default 1
   std::optional<float> min_p = {};               ///< in [0, 1]. Default 0
-  std::optional<float> repetition_penalty = {};  ///< > 0, over prompt and output. Default 1
+  std::optional<float> repetition_penalty = {};  ///< 1e-6 … 1e6, over prompt and output. Default 1
   float presence_penalty = 0;                    ///< in [-2, 2], over output
   float frequency_penalty = 0;                   ///< in [-2, 2], over output
   std::vector<std::pair<std::int32_t, float>> logit_bias = {};  ///< ids inside the vocabulary, each at most once

@@ -69,7 +69,9 @@ Status check_sampling(const Model::State& model, const SamplingParams& p) {
   PAGODA_TRY(in_range(p.top_k, "top_k", p.top_k >= 0, "at least 0"));
   PAGODA_TRY(in_range(p.top_p, "top_p", p.top_p > 0 && p.top_p <= 1, "over 0 and at most 1"));
   PAGODA_TRY(in_range(p.min_p, "min_p", p.min_p >= 0 && p.min_p <= 1, "from 0 to 1"));
-  PAGODA_TRY(in_range(p.repetition_penalty, "repetition_penalty", p.repetition_penalty > 0, "over 0"));
+  // A smaller one would carry logits out of float.
+  PAGODA_TRY(in_range(p.repetition_penalty, "repetition_penalty",
+                      p.repetition_penalty >= 1e-6f && p.repetition_penalty <= 1e6f, "from 1e-6 to 1e6"));
   PAGODA_TRY(check_penalty(p.presence_penalty, "presence_penalty"));
   PAGODA_TRY(check_penalty(p.frequency_penalty, "frequency_penalty"));
   PAGODA_TRY(in_range(p.max_tokens, "max_tokens", p.max_tokens >= 0, "at least 0"));

@@ -297,7 +297,7 @@ void add_sampling(std::vector<Field>& out, const ServedModel& served) {
                          "Taken off the logit of each token that the answer has."));
   out.push_back(nullable("frequency_penalty", number({-2, 2}, sampling(&SamplingParams::frequency_penalty)),
                          "Taken off for each time that the answer has it."));
-  out.push_back(optional("repetition_penalty", number({0, 100, true}, sampling(&SamplingParams::repetition_penalty)),
+  out.push_back(optional("repetition_penalty", number({0.01, 100}, sampling(&SamplingParams::repetition_penalty)),
                          "Over 1: repeat less, prompt included."));
   out.push_back(nullable("logit_bias", logit_bias(served.vocabulary), "Added to the logits of token ids."));
   out.push_back(nullable("seed",
