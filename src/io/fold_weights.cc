@@ -183,7 +183,8 @@ Result<std::vector<std::int32_t>> Folder::column_order(const TensorEntry* g_idx,
   const std::vector<std::int32_t> of = PAGODA_TRY(read<std::int32_t>(*g_idx));
   order.resize(of.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::int32_t column) { return of[static_cast<std::size_t>(column)]; });
+  std::ranges::sort(order, {},
+                    [&](std::int32_t column) { return std::pair(of[static_cast<std::size_t>(column)], column); });
   bool plain = true;
   for (std::int64_t c = 0; c < cols; ++c) {
     const std::int32_t column = order[static_cast<std::size_t>(c)];
