@@ -45,13 +45,6 @@ MmaRowsWeight device_weight(const LinearWeight& weight) {
   return {.data = weight.data, .bias = weight.bias, .output = nullptr, .n = weight.shape.n, .output_stride = 0};
 }
 
-void set_outputs(MmaRowsWeight (&weights)[kMaxLinearWeights], const CudaProductArgs& args) {
-  for (std::size_t i = 0; i < kMaxLinearWeights; ++i) {
-    weights[i].output = args.outputs[i];
-    weights[i].output_stride = args.output_strides[i];
-  }
-}
-
 CompileUnit SliceSum::unit(const device::DeviceCaps& caps) {
   return cuda_unit(caps, "rms_norm/cuda_rms_norm.cu", {define("THREADS", kSumThreads), "FLOAT_OUTPUT=0"});
 }

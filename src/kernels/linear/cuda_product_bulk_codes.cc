@@ -121,25 +121,4 @@ Status BulkCodes::prepare(const CudaProductProblem& problem, std::int64_t m, con
   return Ok{};
 }
 
-void BulkCodes::launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const {
-  const Launch& launch = launches_[static_cast<std::size_t>(args.m)];
-  MmaBulkCodesParams params = launch.params;
-  params.input = args.input;
-  params.norm = args.norm;
-  params.input_stride = args.input_stride;
-  for (std::size_t i = 0; i < kMaxLinearWeights; ++i) {
-    params.weights[i].output = args.outputs[i];
-    params.weights[i].output_stride = args.output_strides[i];
-  }
-  if (params.splits == 1) {
-    launch.kernel.launch(stream, launch.config, params);
-    return;
-  }
-  const std::int64_t n = params.weights[0].n;
-  params.weights[0].output = SliceSum::place(args);
-  params.weights[0].output_stride = n;
-  launch.kernel.launch(stream, launch.config, params);
-  sum_.launch(args, n, params.splits, stream);
-}
-
 }  // namespace pagoda::kernels

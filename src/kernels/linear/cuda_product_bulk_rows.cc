@@ -94,22 +94,4 @@ Status BulkRows::prepare(const CudaProductProblem& problem, std::int64_t m, cons
   return Ok{};
 }
 
-void BulkRows::launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const {
-  const Launch& launch = launches_[static_cast<std::size_t>(args.m)];
-  MmaBulkRowsParams params = launch.params;
-  params.input = args.input;
-  params.norm = args.norm;
-  params.input_stride = args.input_stride;
-  set_outputs(params.weights, args);
-  if (params.splits == 1) {
-    launch.kernel.launch(stream, launch.config, params);
-    return;
-  }
-  const std::int64_t n = params.weights[0].n;
-  params.weights[0].output = SliceSum::place(args);
-  params.weights[0].output_stride = n;
-  launch.kernel.launch(stream, launch.config, params);
-  sum_.launch(args, n, params.splits, stream);
-}
-
 }  // namespace pagoda::kernels

@@ -28,7 +28,13 @@ std::int64_t row_tiles(const CudaProductProblem& problem);
 
 /// The weights as device code takes them, outputs left open.
 MmaRowsWeight device_weight(const LinearWeight& weight);
-void set_outputs(MmaRowsWeight (&weights)[kMaxLinearWeights], const CudaProductArgs& args);
+template <class Weight>
+void set_outputs(Weight (&weights)[kMaxLinearWeights], const CudaProductArgs& args) {
+  for (std::size_t i = 0; i < kMaxLinearWeights; ++i) {
+    weights[i].output = args.outputs[i];
+    weights[i].output_stride = args.output_strides[i];
+  }
+}
 
 /// residual += scale · Σ slices, for products whose slices of k leave sums of their own: by a kernel of its own, or
 /// left to the next stage's norm where the arguments allow it.
@@ -45,8 +51,42 @@ class SliceSum {
   float scale_ = 1;
 };
 
+/// A launch for each number of rows of a kernel that may leave slices of k to be added.
+template <class Params>
+class BulkLaunches {
+ public:
+  bool norms(std::int64_t m) const { return launches_[static_cast<std::size_t>(m)].norm; }
+  bool serves(std::int64_t m) const { return m <= kMostRowsInTurn && launches_[static_cast<std::size_t>(m)].ready; }
+
+  void launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const {
+    const Launch& launch = launches_[static_cast<std::size_t>(args.m)];
+    Params params = launch.params;
+    params.input = args.input;
+    params.norm = args.norm;
+    params.input_stride = args.input_stride;
+    set_outputs(params.weights, args);
+    const std::int64_t n = params.weights[0].n;
+    if (params.splits > 1) {
+      params.weights[0].output = SliceSum::place(args);
+      params.weights[0].output_stride = n;
+    }
+    launch.kernel.launch(stream, launch.config, params);
+    if (params.splits > 1) sum_.launch(args, n, params.splits, stream);
+  }
+
+ protected:
+  struct Launch {
+    bool ready = false, norm = false;
+    device::cuda::Kernel<Params> kernel;
+    device::cuda::LaunchConfig config;
+    Params params{};
+  };
+  std::array<Launch, kMostRowsInTurn + 1> launches_;  // by rows
+  SliceSum sum_;
+};
+
 /// cuda_mma_bulk_rows.cu: 1 … 16 rows, compute capability 9.0 on.
-class BulkRows {
+class BulkRows : public BulkLaunches<MmaBulkRowsParams> {
  public:
   struct Shape {
     int token_tiles = 1, stage_turns = 16, splits = 1, stages = 0, blocks = 0;
@@ -61,23 +101,10 @@ class BulkRows {
 
   Status prepare(const CudaProductProblem& problem, std::int64_t m, const Shape& shape, MmaBulkRowsParams params,
                  device::cuda::CudaDevice& device);
-  bool norms(std::int64_t m) const { return launches_[static_cast<std::size_t>(m)].norm; }
-  bool serves(std::int64_t m) const { return m <= kMostRowsInTurn && launches_[static_cast<std::size_t>(m)].ready; }
-  void launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const;
-
- private:
-  struct Launch {
-    bool ready = false, norm = false;
-    device::cuda::Kernel<MmaBulkRowsParams> kernel;
-    device::cuda::LaunchConfig config;
-    MmaBulkRowsParams params{};
-  };
-  std::array<Launch, kMostRowsInTurn + 1> launches_;  // by rows
-  SliceSum sum_;
 };
 
 /// cuda_mma_bulk_codes.cu: the same for weights as mma_codes, all of one coding.
-class BulkCodes {
+class BulkCodes : public BulkLaunches<MmaBulkCodesParams> {
  public:
   struct Shape {
     int token_tiles = 1, warps = 16, stage_units = 16, splits = 1, stages = 0, blocks = 0;
@@ -93,19 +120,6 @@ class BulkCodes {
 
   Status prepare(const CudaProductProblem& problem, std::int64_t m, const Shape& shape,
                  std::span<const LinearWeight> weights, device::cuda::CudaDevice& device);
-  bool norms(std::int64_t m) const { return launches_[static_cast<std::size_t>(m)].norm; }
-  bool serves(std::int64_t m) const { return m <= kMostRowsInTurn && launches_[static_cast<std::size_t>(m)].ready; }
-  void launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const;
-
- private:
-  struct Launch {
-    bool ready = false, norm = false;
-    device::cuda::Kernel<MmaBulkCodesParams> kernel;
-    device::cuda::LaunchConfig config;
-    MmaBulkCodesParams params{};
-  };
-  std::array<Launch, kMostRowsInTurn + 1> launches_;  // by rows
-  SliceSum sum_;
 };
 
 /// Few rows of a product whose weights lie in fragment order: a launch for the bf16 ones among them, and one for each
