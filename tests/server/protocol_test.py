@@ -202,6 +202,20 @@ class Completions(unittest.TestCase):
         for token, offset in zip(table["tokens"], table["text_offset"]):
             self.assertTrue(choice["text"][offset:].startswith(token))
 
+    def test_a_part_of_a_character(self):
+        """An answer that ends inside a character, and its tokens as bytes."""
+        id = ok(self, server.post("/tokenize", {"prompt": "ک"}))["tokens"][0]  # U+06A9, two bytes in two tokens
+        body = completion("c d", logit_bias={str(id): 100}, max_tokens=2, temperature=0, logprobs=0)
+        choice = ok(self, server.post("/v1/completions", body))["choices"][0]
+        self.assertEqual(choice["logprobs"]["tokens"], ["bytes:\\xda"] * 2)
+        self.assertEqual(choice["text"], b"\xda\xda".decode(errors="replace"))
+
+    def test_a_number_that_no_float_holds(self):
+        for name in ("top_p", "min_p", "temperature", "presence_penalty"):
+            ok(self, server.post("/v1/completions", completion(max_tokens=1, **{name: 1.4e-158})))
+        narrow = self.text("The sky is", max_tokens=4, temperature=2, seed=1, top_p=1e-158)
+        self.assertEqual(narrow, self.text("The sky is", max_tokens=4))
+
     def test_prompt_logprobs(self):
         whole = ok(self, server.post("/v1/completions", completion("a b c d", prompt_logprobs=2, max_tokens=1, n=2)))
         ids = ok(self, server.post("/tokenize", {"prompt": "a b c d"}))["tokens"]

@@ -262,9 +262,16 @@ Field nullable(std::string_view name, Kind kind, std::string description) {
   return {name, std::move(description), std::move(kind.schema), false, true, std::move(kind.read)};
 }
 
+/// A number over 0 stays over 0: 1e-158 is a top_p that the description allows, and 0 is none.
+float as_float(double value) {
+  if (value == 0) return 0;
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  return static_cast<float>(std::copysign(std::max(std::abs(value), kLeast), value));
+}
+
 template <class T>
 std::function<void(double, ApiRequest&)> sampling(T SamplingParams::*member) {
-  return [member](double value, ApiRequest& out) { out.common.sampling.*member = static_cast<float>(value); };
+  return [member](double value, ApiRequest& out) { out.common.sampling.*member = as_float(value); };
 }
 
 Kind model_name(const ServedModel& served) {
