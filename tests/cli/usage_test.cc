@@ -30,19 +30,50 @@ void expect_refused(const std::vector<std::string>& arguments, int code, const s
   EXPECT_NE(line.find(word), std::string::npos) << outcome.err;
 }
 
+constexpr const char* kCommands[] = {"run",     "chat",  "tokenize", "detokenize", "render",  "score",
+                                     "inspect", "bench", "serve",    "warm",       "quantize"};
+
 TEST(UsageTest, HelpAndVersionEverywhere) {
-  EXPECT_TRUE(run({"--version"}).out.starts_with("pagoda 0."));
-  EXPECT_EQ(run({"--help"}).code, 0);
-  for (const char* command :
-       {"run", "chat", "tokenize", "detokenize", "render", "score", "inspect", "bench", "warm", "serve"}) {
+  const std::string version = run({"--version"}).out;
+  EXPECT_TRUE(version.starts_with("pagoda 0.")) << version;
+  const Outcome all = run({"--help"});
+  EXPECT_EQ(all.code, 0);
+  EXPECT_EQ(run({"help"}).out, all.out);
+  for (const char* command : kCommands) {
+    EXPECT_NE(all.out.find(std::string("\n  ") + command + " "), std::string::npos) << command;
     const Outcome help = run({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("MODEL"), std::string::npos) << command;
-    const Outcome version = run({command, "--version"});
-    EXPECT_EQ(version.code, 0);
-    EXPECT_TRUE(version.out.starts_with("pagoda 0.")) << version.out;
-    EXPECT_NE(run({"--help"}).out.find(command), std::string::npos);
+    EXPECT_EQ(run({"help", command}).out, help.out);
+    EXPECT_EQ(run({command, "--version"}).out, version);
   }
+}
+
+TEST(UsageTest, HelpFitsATerminalAndTellsDefaults) {
+  for (const char* command : kCommands) {
+    const std::string help = run({command, "-h"}).out;
+    for (std::size_t at = 0; at < help.size(); at = help.find('\n', at) + 1) {
+      EXPECT_LE(help.find('\n', at) - at, 80u) << command << ": " << help.substr(at, 100);
+    }
+  }
+  const std::string serve = run({"serve", "--help"}).out;
+  for (const char* value : {"[8080]", "[127.0.0.1]", "[33554432]", "[30]", "[auto]"}) {
+    EXPECT_NE(serve.find(value), std::string::npos) << value;
+  }
+  EXPECT_EQ(serve.find("[]"), std::string::npos);
+}
+
+TEST(UsageTest, AMisspelledWordBringsTheOneThatWasMeant) {
+  expect_refused({"rnu", "/nowhere.gguf"}, 2, "did you mean run?");
+  expect_refused({"--hlep"}, 2, "did you mean --help?");
+  expect_refused({"run", "/nowhere.gguf", "hi", "--temprature", "0"}, 2, "did you mean --temperature?");
+  expect_refused({"run", "/nowhere.gguf", "hi", "--temprature=0"}, 2, "did you mean --temperature?");
+  expect_refused({"run", "/nowhere.gguf", "hi", "--temp", "0"}, 2, "did you mean --template or --temperature?");
+  expect_refused({"run", "--jsno"}, 2, "did you mean --json?");  // and not that MODEL is missing
+  expect_refused({"serve", "/nowhere.gguf", "--prot", "80"}, 2, "did you mean --port?");
+  expect_refused({"run", "/nowhere.gguf", "hi", "--frobnicate"}, 2, "no flag --frobnicate; see pagoda run --help");
+  expect_refused({"run", "/nowhere.gguf", "hi", "--top-k"}, 2, "--top-k wants a value");
+  expect_refused({"run", "/nowhere.gguf", "two", "words"}, 2, "\"words\": a text of several words wants quotes");
 }
 
 // The list of the issue, as it stands there.

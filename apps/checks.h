@@ -1,0 +1,33 @@
+// What the values of flags may be. A check refuses by a sentence without a subject: CLI11 puts the flag's name before
+// it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pagoda::apps {
+
+/// Nobody means more; sums of a few such numbers stay in 64 bits.
+constexpr std::int64_t kMost = std::int64_t{1} << 40;
+
+/// A whole number in [least, most].
+CLI::Validator integer(std::int64_t least, std::int64_t most = kMost);
+
+/// A whole number in [0, 2⁶⁴ - 1].
+CLI::Validator natural();
+
+/// A finite number in [least, most].
+CLI::Validator at_least(double least, double most = HUGE_VAL);
+
+/// A finite number in (least, most].
+CLI::Validator over(double least, double most = HUGE_VAL);
+
+CLI::Validator power_of_two(std::int64_t least, std::int64_t most);
+CLI::Validator one_of(std::vector<std::string> words);
+CLI::Validator device();
+CLI::Validator some_text();
+
+}  // namespace pagoda::apps
