@@ -13,7 +13,7 @@ export const kNumbers = [
     above: true
   },
   {name: "top_k", label: "Top k", help: "Only the k likeliest tokens; 0 is all", min: 0, max: 1_000_000, step: 1},
-  {name: "min_p", label: "Min p", help: "Against the likeliest token", min: 0, max: 1, step: 0.01},
+  {name: "min_p", label: "Min p", help: "Least share of the likeliest", min: 0, max: 1, step: 0.01},
   {
     name: "repetition_penalty",
     label: "Repetition penalty",
@@ -23,8 +23,22 @@ export const kNumbers = [
     step: 0.05,
     above: true
   },
-  {name: "presence_penalty", label: "Presence penalty", help: "For tokens that appeared", min: -2, max: 2, step: 0.1},
-  {name: "frequency_penalty", label: "Frequency penalty", help: "For each time they did", min: -2, max: 2, step: 0.1},
+  {
+    name: "presence_penalty",
+    label: "Presence penalty",
+    help: "Once for a token that appeared",
+    min: -2,
+    max: 2,
+    step: 0.1
+  },
+  {
+    name: "frequency_penalty",
+    label: "Frequency penalty",
+    help: "For each time it appeared",
+    min: -2,
+    max: 2,
+    step: 0.1
+  },
   {name: "max_tokens", label: "Longest answer", help: "In tokens", min: 1, max: 10_000_000, step: 1},
   {name: "seed", label: "Seed", help: "The same seed, the same draw", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1},
 ];
