@@ -11,6 +11,7 @@ target_include_directories(pagoda_api INTERFACE $<INSTALL_INTERFACE:${CMAKE_INST
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/pagoda)
 install(TARGETS pagoda RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ${rungs} pagoda_options EXPORT pagoda ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY include/pagoda DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(EXPORT pagoda FILE pagoda-targets.cmake NAMESPACE pagoda:: DESTINATION ${package_folder})
 configure_package_config_file(cmake/pagoda-config.cmake.in ${CMAKE_BINARY_DIR}/pagoda-config.cmake

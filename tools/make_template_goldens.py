@@ -2,7 +2,7 @@
 
   make_template_goldens.py cases    fills in the `out:` and `error:` lines of tests/golden/templates/*.txt: a case is
                                     an `in:` line (\\n, \\r, \\t, \\\\ and \\xHH escaped); add one and run this
-  make_template_goldens.py models   renders each template of models/templates/ (fetch_templates.sh brings them) with
+  make_template_goldens.py models   renders each template of models/templates/ (fetch_llama_cpp_files.sh) with
                                     each conversation of conversations.json into models.tsv: template, conversation,
                                     out, error or limit, then length in bytes and FNV-1a 64, or the words
 """

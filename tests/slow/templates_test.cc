@@ -1,4 +1,4 @@
-// 70 public chat templates (tools/fetch_templates.sh brings them) with 25 conversations each, against jinja2.
+// 70 public chat templates (tools/fetch_llama_cpp_files.sh brings them) with 25 conversations each, against jinja2.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -55,7 +55,7 @@ TEST(PublicTemplates, EqualJinja2OnEveryConversation) {
     auto known = templates.find(file);
     if (known == templates.end()) {
       const std::string source = cases::read_all(std::string(PAGODA_SOURCE_DIR) + "/models/templates/" + file);
-      ASSERT_FALSE(source.empty()) << file << " is missing: run tools/fetch_templates.sh";
+      ASSERT_FALSE(source.empty()) << file << " is missing: run tools/fetch_llama_cpp_files.sh";
       auto parsed = ChatTemplate::parse(source);
       ASSERT_TRUE(parsed.ok()) << file << ": " << parsed.error().message;
       known = templates.emplace(file, std::move(*parsed)).first;

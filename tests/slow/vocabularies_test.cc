@@ -1,4 +1,4 @@
-// The ggml-vocab-*.gguf files that tools/fetch_vocabularies.sh brings, against the ids beside them, and in linear time.
+// The ggml-vocab-*.gguf files that tools/fetch_llama_cpp_files.sh brings, against the ids beside them; in linear time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class Vocabulary : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     auto opened = open_tokenizer(GetParam());
-    ASSERT_TRUE(opened.ok()) << opened.error().message << "; tools/fetch_vocabularies.sh brings the files";
+    ASSERT_TRUE(opened.ok()) << opened.error().message << "; tools/fetch_llama_cpp_files.sh brings the files";
     tokenizer_ = std::move(opened).value();
   }
 
