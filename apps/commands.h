@@ -17,6 +17,9 @@ Status warm(const Arguments& arguments);
 Status serve(const Arguments& arguments);
 Status quantize(const Arguments& arguments);
 
+/// Reports an error as main does and ends the process with its code, without waiting for any thread of it.
+[[noreturn]] void end_at_once(const Error& error);
+
 /// Opens the model of the arguments: the library's messages and the progress of a long load go to stderr.
 Result<Model> open_model(const Arguments& arguments, bool weights);
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "apps/commands.h"
@@ -86,6 +87,9 @@ int start(int argc, char** argv) {
 }
 
 }  // namespace
+
+void end_at_once(const Error& error) { std::_Exit(report(error)); }
+
 }  // namespace pagoda::apps
 
 int main(int argc, char** argv) {

@@ -1,5 +1,7 @@
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "apps/commands.h"
 #include "apps/terminal.h"
@@ -51,6 +53,15 @@ bool is_loopback(const server::http::Endpoint& endpoint) {
          endpoint.host.starts_with("127.");
 }
 
+/// Closing a model waits for the step that runs. A step that hangs is given a while, and then the process ends.
+void limit_closing() {
+  constexpr auto kPatience = std::chrono::seconds(10);
+  std::thread([kPatience] {
+    std::this_thread::sleep_for(kPatience);
+    end_at_once({ErrorCode::kInternal, "the model could not be closed: a step of it does not end", {}});
+  }).detach();
+}
+
 }  // namespace
 
 Status serve(const Arguments& arguments) {
@@ -61,9 +72,12 @@ Status serve(const Arguments& arguments) {
   const Model model = PAGODA_TRY(open_model(arguments, true));
   for (const std::string& line : ledger(model.stats().memory)) std::fprintf(stderr, "pagoda: %s\n", line.c_str());
   if (open) std::fprintf(stderr, "pagoda: warning: without --api-key everybody who reaches this address may ask\n");
-  return server->run(model, [&] {
+  const Status ended = server->run(model, [&] {
     std::fprintf(stderr, "pagoda: %s serves %s\n", server->address().c_str(), model.info().name.c_str());
   });
+  if (!ended.ok()) end_at_once(ended.error());  // the engine hangs or has no device: nothing of it can be closed
+  limit_closing();
+  return Ok{};
 }
 
 }  // namespace pagoda::apps

@@ -156,10 +156,7 @@ Task<void> Connection::run() {
   const auto self = shared_from_this();
   bool opened = false;
   {
-    boost::asio::steady_timer timer(executor_, shared_.limits.header_time);
-    timer.async_wait([this](const boost::system::error_code& error) {
-      if (!error) transport_->close();
-    });
+    const Deadline deadline(*transport_, executor_, shared_.limits.header_time);
     opened = co_await transport_->handshake();
   }
   if (opened) {

@@ -17,20 +17,6 @@ constexpr std::size_t kSlice = 64 << 10;
 
 auto into(Error& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
-/// Closes a transport if it is not destroyed in time.
-class Deadline {
- public:
-  Deadline(Transport& transport, const asio::any_io_executor& executor, std::chrono::milliseconds patience)
-      : timer_(executor, patience) {
-    timer_.async_wait([&transport](const Error& error) {
-      if (!error) transport.close();
-    });
-  }
-
- private:
-  asio::steady_timer timer_;
-};
-
 class PlainTransport final : public Transport {
  public:
   explicit PlainTransport(Socket socket) : socket_(std::move(socket)) {
@@ -135,6 +121,15 @@ class TlsTransport final : public Transport {
 };
 
 }  // namespace
+
+Deadline::Deadline(Transport& transport, const asio::any_io_executor& executor, std::chrono::milliseconds patience)
+    : timer_(executor, patience), transport_(std::make_shared<Transport*>(&transport)) {
+  timer_.async_wait([transport = transport_](const Error& error) {
+    if (!error && *transport != nullptr) (*transport)->close();
+  });
+}
+
+Deadline::~Deadline() { *transport_ = nullptr; }
 
 Task<bool> Signal::wait_until(Clock::time_point time) {
   if (!set_) {

@@ -52,6 +52,20 @@ class Transport {
   virtual void close() = 0;
 };
 
+/// Closes a transport if it is not destroyed in time. A timer that has just run out can no longer be cancelled, and its
+/// handler comes when all else may be gone: it looks at what the two share.
+class Deadline {
+ public:
+  Deadline(Transport& transport, const boost::asio::any_io_executor& executor, std::chrono::milliseconds patience);
+  ~Deadline();
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+ private:
+  boost::asio::steady_timer timer_;
+  const std::shared_ptr<Transport*> transport_;
+};
+
 std::unique_ptr<Transport> plain_transport(Socket socket);
 std::unique_ptr<Transport> tls_transport(Socket socket, boost::asio::ssl::context& context);
 

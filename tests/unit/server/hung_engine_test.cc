@@ -1,0 +1,95 @@
+// An engine that takes no step any more: seen by /health, told to who waits, and the end of `run`.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "api/model_state.h"
+#include "server/server.h"
+#include "unit/api/tiny_chat_model.h"
+#include "unit/engine/engine_fixture.h"
+
+namespace pagoda::server {
+namespace {
+
+using engine::eventually;
+
+/// What a server at `address` ("http://127.0.0.1:PORT") answers until it closes.
+std::string answer(const std::string& address, const std::string& request) {
+  sockaddr_in place{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  place.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  const int client = socket(AF_INET, SOCK_STREAM, 0);
+  EXPECT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&place), sizeof place), 0);
+  EXPECT_EQ(write(client, request.data(), request.size()), std::ssize(request));
+  std::string out;
+  char buffer[4096];
+  for (ssize_t size = 0; (size = read(client, buffer, sizeof buffer)) > 0;) {
+    out.append(buffer, static_cast<std::size_t>(size));
+  }
+  close(client);
+  return out;
+}
+
+std::string get(const std::string& address, const std::string& path) {
+  return answer(address, "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+}
+
+std::string ask_stream(const std::string& address, const std::string& model) {
+  const std::string body =
+      R"({"model":")" + model + R"(","prompt":"abc","max_tokens":30,"ignore_eos":true,"stream":true})";
+  return answer(address,
+                "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                "Content-Length: " +
+                    std::to_string(body.size()) + "\r\n\r\n" + body);
+}
+
+/// The tiny model's texts over a scripted runner's steps.
+Model scripted_model(const engine::Script& script) {
+  Model model = api::open_tiny();
+  model.state()->engine = engine::make_engine(script);
+  return model;
+}
+
+TEST(HungEngine, EndsTheServerAfterItsTime) {
+  std::atomic<bool> hangs{true};
+  engine::Script script;
+  script.vocab = std::ssize(api::tiny_tokens());
+  script.lowest_id = 4;
+  script.before_step = [&hangs](std::int64_t step) -> Status {
+    while (step >= 7 && hangs) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return Ok{};
+  };
+  const Model model = scripted_model(script);
+  ServerOptions options;
+  options.endpoint.port = 0;
+  options.stuck_time = std::chrono::seconds(1);
+  options.give_up_time = std::chrono::seconds(2);
+  options.alias = "scripted";
+  auto server = Server::bind(options);
+  ASSERT_TRUE(server.ok()) << server.error().message;
+  const std::string address = (*server)->address();
+
+  std::promise<void> started;
+  auto ended = std::async(std::launch::async, [&] { return (*server)->run(model, [&] { started.set_value(); }); });
+  started.get_future().wait();
+  EXPECT_TRUE(get(address, "/health").starts_with("HTTP/1.1 200 ")) << "nothing to do is no lack of progress";
+  auto told = std::async(std::launch::async, [&] { return ask_stream(address, "scripted"); });
+  EXPECT_TRUE(eventually([&] { return get(address, "/health").find("no progress") != std::string::npos; }));
+  EXPECT_TRUE(get(address, "/health").starts_with("HTTP/1.1 503 "));
+
+  const Status status = ended.get();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kInternal);
+  EXPECT_NE(status.error().message.find("took no step for"), std::string::npos) << status.error().message;
+  const std::string stream = told.get();
+  EXPECT_NE(stream.find(R"("text":)"), std::string::npos) << "steps before the one that hangs are answered";
+  EXPECT_NE(stream.find(R"({"error":)"), std::string::npos) << stream;
+  hangs = false;
+}
+
+}  // namespace
+}  // namespace pagoda::server
