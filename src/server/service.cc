@@ -250,7 +250,8 @@ std::unique_ptr<http::Answer> Service::work(const RequestReader& reader, http::R
 
 Outcome Service::generate(ApiRequest request, const std::atomic<bool>& abandoned) const {
   Started out;
-  const bool lists_prompt = !request.stream && request.common.echo && request.common.sampling.logprobs;
+  const bool lists_prompt =
+      request.returns_ids || (!request.stream && request.common.echo && request.common.sampling.logprobs);
   const char* const prompt_field = request.route == Route::kChat ? "messages" : "prompt";
   for (Request& one : request.requests) {
     if (abandoned) return http::Response{};

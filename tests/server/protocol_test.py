@@ -247,6 +247,37 @@ class Completions(unittest.TestCase):
         self.assertEqual(first, again)
         self.assertNotEqual(first[0], first[1])
 
+    def test_token_ids_beside_the_text(self):
+        """Clients that measure count tokens by them."""
+        def joined(parts):
+            return [id for part in parts for id in part]
+
+        prompts = [ok(self, server.post("/tokenize", {"prompt": text}))["tokens"] for text in ("One, two,", "A B C D")]
+        body = completion(prompts, n=2, max_tokens=9, ignore_eos=True, return_token_ids=True)
+        choices = ok(self, server.post("/v1/completions", body))["choices"]
+        streamed = [c for chunk in stream("/v1/completions", body) for c in chunk["choices"]]
+        for choice in choices:
+            prompt = prompts[choice["index"] // 2]
+            self.assertEqual(choice["prompt_token_ids"], prompt)
+            self.assertEqual(ok(self, server.post("/detokenize", {"tokens": choice["token_ids"]}))["prompt"], choice["text"])
+            own = [c for c in streamed if c["index"] == choice["index"]]
+            self.assertEqual(joined(c.get("token_ids", []) for c in own), choice["token_ids"])
+            self.assertEqual([c["prompt_token_ids"] for c in own if "prompt_token_ids" in c], [prompt])
+
+        body = chat("Count to five.", max_tokens=12, ignore_eos=True, return_token_ids=True, stop=["2"], n=2, seed=5)
+        whole = ok(self, server.post("/v1/chat/completions", body))
+        self.assertEqual(len(whole["prompt_token_ids"]), whole["usage"]["prompt_tokens"])
+        self.assertEqual(sum(len(c["token_ids"]) for c in whole["choices"]), whole["usage"]["completion_tokens"])
+        chunks = list(stream("/v1/chat/completions", body))
+        self.assertEqual([c["prompt_token_ids"] for c in chunks if "prompt_token_ids" in c],
+                         [whole["prompt_token_ids"]] * 2)
+        for choice in whole["choices"]:
+            own = [c for chunk in chunks for c in chunk["choices"] if c["index"] == choice["index"]]
+            self.assertEqual(joined(c.get("token_ids", []) for c in own), choice["token_ids"])
+        plain = ok(self, server.post("/v1/chat/completions", {**body, "return_token_ids": False}))
+        self.assertNotIn("token_ids", plain["choices"][0])
+        self.assertNotIn("prompt_token_ids", plain)
+
     def test_cached_tokens(self):
         body = completion("cache me " * 40, max_tokens=1, cache_salt="one")
         first = ok(self, server.post("/v1/completions", body))["usage"]

@@ -354,6 +354,9 @@ void add_sampling(std::vector<Field>& out, const ServedModel& served) {
                {R"({"type":"object","properties":{"include_usage":{"type":"boolean"}},"additionalProperties":false})",
                 read_stream_options},
                "Only with stream."));
+  out.push_back(optional("return_token_ids", boolean([](bool yes, ApiRequest& request) { request.returns_ids = yes; }),
+                         "Give ids beside the texts: token_ids of each choice or of each piece of a stream, and "
+                         "prompt_token_ids once."));
   out.push_back(optional("cache_salt",
                          text([](const std::string& salt, ApiRequest& request) { request.common.cache_salt = salt; }),
                          "Cached prefixes are shared only between requests of the same salt."));

@@ -30,6 +30,7 @@ struct ApiRequest {
   Route route = Route::kChat;
   bool stream = false;
   bool include_usage = false;
+  bool returns_ids = false;
   std::vector<Request> requests{};  ///< one for each prompt; they differ in nothing else
   std::int32_t n = 1;               ///< choices of each
 

@@ -1,5 +1,7 @@
 #include "server/protocol/writer.h"
 
+#include <utility>
+
 #include "pagoda/library.h"
 #include "server/json/json.h"
 #include "server/protocol/token_text.h"
@@ -35,7 +37,14 @@ void write_prompt_logprobs(const std::vector<TokenChoice>& logprobs, const Model
   out.close_array();
 }
 
-void append(std::vector<TokenChoice>& to, const std::vector<TokenChoice>& from) {
+void write_ids(std::string_view name, const std::vector<std::int32_t>& ids, JsonWriter& out) {
+  out.key(name).open_array();
+  for (const std::int32_t id : ids) out.value(id);
+  out.close_array();
+}
+
+template <class T>
+void append(std::vector<T>& to, const std::vector<T>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
@@ -44,6 +53,7 @@ void append(std::vector<TokenChoice>& to, const std::vector<TokenChoice>& from) 
 struct WholeChoice {
   std::string content;
   std::string reasoning;
+  std::vector<std::int32_t> ids;
   std::vector<TokenChoice> logprobs;
   std::vector<TokenChoice> prompt_logprobs;
   FinishReason finish = FinishReason::kNone;
@@ -59,11 +69,14 @@ class WholeWriter : public AnswerWriter {
         n_(static_cast<std::size_t>(request.n)),
         has_logprobs_(request.common.sampling.logprobs.has_value()),
         has_prompt_logprobs_(request.asks_prompt_logprobs),
+        echoes_(request.common.echo),
+        returns_ids_(request.returns_ids),
         choices_(request.requests.size() * n_) {}
 
   std::string take(std::size_t prompt, const Event& event) override {
     WholeChoice& choice = choices_[prompt * n_ + static_cast<std::size_t>(event.choice)];
     (event.channel == Channel::kReasoning ? choice.reasoning : choice.content) += event.text;
+    append(choice.ids, event.ids);
     append(choice.logprobs, event.logprobs);
     append(choice.prompt_logprobs, event.prompt_logprobs);
     choice.finish = event.finish;
@@ -82,6 +95,8 @@ class WholeWriter : public AnswerWriter {
   const std::size_t n_;
   const bool has_logprobs_;
   const bool has_prompt_logprobs_;
+  const bool echoes_;
+  const bool returns_ids_;
   std::vector<WholeChoice> choices_;
 };
 
@@ -97,6 +112,7 @@ class WholeChat final : public WholeWriter {
     out.close_array();
     write_usage(usage, out);
     if (has_prompt_logprobs_) write_prompt_logprobs(prompt_logprobs(0), model_, out);
+    if (returns_ids_) write_ids("prompt_token_ids", prompt_ids_.front(), out);
     out.close_object();
     return out.take();
   }
@@ -117,6 +133,7 @@ class WholeChat final : public WholeWriter {
       out.null();
     }
     write_finish(choice.finish, out);
+    if (returns_ids_) write_ids("token_ids", choice.ids, out);
     out.close_object();
   }
 };
@@ -143,7 +160,7 @@ class WholeCompletion final : public WholeWriter {
     out.key("logprobs");
     if (has_logprobs_) {
       TokenTable table(model_);
-      if (!prompt_ids_.empty()) {
+      if (echoes_) {
         table.add_first(prompt_ids_[index / n_].front());
         for (const TokenChoice& token : prompt_logprobs(index)) table.add(token);
       }
@@ -154,6 +171,10 @@ class WholeCompletion final : public WholeWriter {
     }
     write_finish(choice.finish, out);
     if (has_prompt_logprobs_) write_prompt_logprobs(prompt_logprobs(index), model_, out);
+    if (returns_ids_) {
+      write_ids("prompt_token_ids", prompt_ids_[index / n_], out);
+      write_ids("token_ids", choice.ids, out);
+    }
     out.close_object();
   }
 };
@@ -162,13 +183,16 @@ class WholeCompletion final : public WholeWriter {
 
 class StreamWriter : public AnswerWriter {
  public:
-  StreamWriter(AnswerHead head, const ApiRequest& request, const Model& model)
+  StreamWriter(AnswerHead head, const ApiRequest& request, const Model& model,
+               std::vector<std::vector<std::int32_t>> prompt_ids)
       : head_(std::move(head)),
         model_(model),
+        prompt_ids_(std::move(prompt_ids)),
         n_(static_cast<std::size_t>(request.n)),
         num_choices_(request.requests.size() * n_),
         has_logprobs_(request.common.sampling.logprobs.has_value()),
-        include_usage_(request.include_usage) {}
+        include_usage_(request.include_usage),
+        returns_ids_(request.returns_ids) {}
 
   std::string finish(const Usage& usage) override {
     std::string out;
@@ -186,10 +210,13 @@ class StreamWriter : public AnswerWriter {
  protected:
   virtual std::string_view object() const = 0;
 
+  /// `prompt`: its ids, where the answer begins with them.
   template <class WriteChoice>
-  std::string chunk(std::size_t index, FinishReason finish, const WriteChoice& write_choice) const {
+  std::string chunk(std::size_t index, FinishReason finish, const WriteChoice& write_choice,
+                    const std::vector<std::int32_t>* prompt = nullptr) const {
     JsonWriter out;
     write_head(head_, object(), out);
+    if (prompt != nullptr) write_ids("prompt_token_ids", *prompt, out);
     out.key("choices").open_array().open_object().member("index", static_cast<std::int64_t>(index));
     write_choice(out);
     write_finish(finish, out);
@@ -202,14 +229,18 @@ class StreamWriter : public AnswerWriter {
   std::size_t index_of(std::size_t prompt, const Event& event) const {
     return prompt * n_ + static_cast<std::size_t>(event.choice);
   }
-  bool shows(const Event& event) const { return !event.text.empty() || (has_logprobs_ && !event.logprobs.empty()); }
+  bool shows(const Event& event) const {
+    return !event.text.empty() || (has_logprobs_ && !event.logprobs.empty()) || (returns_ids_ && !event.ids.empty());
+  }
 
   const AnswerHead head_;
   const Model model_;
+  const std::vector<std::vector<std::int32_t>> prompt_ids_;
   const std::size_t n_;
   const std::size_t num_choices_;
   const bool has_logprobs_;
   const bool include_usage_;
+  const bool returns_ids_;
 };
 
 class ChatStream final : public StreamWriter {
@@ -219,10 +250,11 @@ class ChatStream final : public StreamWriter {
   std::string begin() override {
     std::string out;
     for (std::size_t i = 0; i < num_choices_; ++i) {
-      out += chunk(i, FinishReason::kNone, [](JsonWriter& json) {
+      const auto role = [](JsonWriter& json) {
         json.key("delta").open_object().member("role", "assistant").member("content", "").close_object();
         json.key("logprobs").null();
-      });
+      };
+      out += chunk(i, FinishReason::kNone, role, returns_ids_ ? &prompt_ids_.front() : nullptr);
     }
     return out;
   }
@@ -236,13 +268,14 @@ class ChatStream final : public StreamWriter {
         json.key("delta").open_object();
         json.member(reasoning ? "reasoning_content" : "content", event.text).close_object();
         json.key("logprobs");
-        if (!has_logprobs_) {
+        if (has_logprobs_) {
+          json.open_object().key("content").open_array();
+          for (const TokenChoice& token : event.logprobs) write_chat_logprob(token, model_, json);
+          json.close_array().key("refusal").null().close_object();
+        } else {
           json.null();
-          return;
         }
-        json.open_object().key("content").open_array();
-        for (const TokenChoice& token : event.logprobs) write_chat_logprob(token, model_, json);
-        json.close_array().key("refusal").null().close_object();
+        if (returns_ids_) write_ids("token_ids", event.ids, json);
       });
     }
     if (event.finish != FinishReason::kNone) {
@@ -258,31 +291,39 @@ class ChatStream final : public StreamWriter {
 
 class CompletionStream final : public StreamWriter {
  public:
-  CompletionStream(AnswerHead head, const ApiRequest& request, const Model& model)
-      : StreamWriter(std::move(head), request, model), tables_(num_choices_, TokenTable(model_)) {}
+  CompletionStream(AnswerHead head, const ApiRequest& request, const Model& model,
+                   std::vector<std::vector<std::int32_t>> prompt_ids)
+      : StreamWriter(std::move(head), request, model, std::move(prompt_ids)),
+        tables_(num_choices_, TokenTable(model_)),
+        begun_(num_choices_) {}
 
   std::string take(std::size_t prompt, const Event& event) override {
     const std::size_t index = index_of(prompt, event);
     std::string out;
     if (shows(event)) {
       for (const TokenChoice& token : event.logprobs) tables_[index].add(token);
-      out = text_chunk(index, FinishReason::kNone, event.text, has_logprobs_);
+      out = text_chunk(index, FinishReason::kNone, event.text, has_logprobs_, event.ids);
     }
-    if (event.finish != FinishReason::kNone) out += text_chunk(index, event.finish, "", false);
+    if (event.finish != FinishReason::kNone) out += text_chunk(index, event.finish, "", false, {});
     return out;
   }
 
  private:
   std::string_view object() const override { return "text_completion"; }
 
-  std::string text_chunk(std::size_t index, FinishReason finish, std::string_view text, bool logprobs) {
+  std::string text_chunk(std::size_t index, FinishReason finish, std::string_view text, bool logprobs,
+                         const std::vector<std::int32_t>& ids) {
     return chunk(index, finish, [&](JsonWriter& json) {
       json.member("text", text).key("logprobs");
       logprobs ? tables_[index].write(json) : static_cast<void>(json.null());
+      if (!returns_ids_) return;
+      if (!std::exchange(begun_[index], true)) write_ids("prompt_token_ids", prompt_ids_[index / n_], json);
+      write_ids("token_ids", ids, json);
     });
   }
 
   std::vector<TokenTable> tables_;
+  std::vector<char> begun_;  // of each choice: its prompt's ids were told
 };
 
 }  // namespace
@@ -297,8 +338,11 @@ std::string sse(std::string_view json) {
 std::unique_ptr<AnswerWriter> make_writer(AnswerHead head, const ApiRequest& request, const Model& model,
                                           std::vector<std::vector<std::int32_t>> prompt_ids) {
   const bool chat = request.route == Route::kChat;
-  if (request.stream && chat) return std::make_unique<ChatStream>(std::move(head), request, model);
-  if (request.stream) return std::make_unique<CompletionStream>(std::move(head), request, model);
+  if (request.stream && chat)
+    return std::make_unique<ChatStream>(std::move(head), request, model, std::move(prompt_ids));
+  if (request.stream) {
+    return std::make_unique<CompletionStream>(std::move(head), request, model, std::move(prompt_ids));
+  }
   if (chat) return std::make_unique<WholeChat>(std::move(head), request, model, std::move(prompt_ids));
   return std::make_unique<WholeCompletion>(std::move(head), request, model, std::move(prompt_ids));
 }

@@ -37,7 +37,7 @@ class AnswerWriter {
 std::string sse(std::string_view json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
-/// `prompt_ids`: of each prompt, if the older API has to list them (echo with logprobs).
+/// `prompt_ids`: of each prompt, if the answer has to list them (return_token_ids, or echo with logprobs).
 std::unique_ptr<AnswerWriter> make_writer(AnswerHead head, const ApiRequest& request, const Model& model,
                                           std::vector<std::vector<std::int32_t>> prompt_ids);
 
