@@ -25,6 +25,12 @@ std::string processor_name() {
   return first == std::string::npos ? "unknown CPU" : name.substr(first, last - first + 1);
 }
 
+/// Not every compiler's builtin knows the name; the state it needs is that of AVX.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 struct KnownGpu {
   std::string_view name, card;
   GpuCaps caps;
@@ -51,7 +57,7 @@ std::string_view to_string(DeviceKind kind) { return kKindNames[static_cast<std:
 CpuIsa detect_isa() {
   // The builtins ask cpuid and the system's saved state (XGETBV) alike.
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
     return CpuIsa::kPortable;
   }
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
