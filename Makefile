@@ -8,7 +8,7 @@ DEMO_MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 GEMMA_MODEL := models/gemma-3-270m-q4_k_m.gguf
 PAGODA := build/release/bin/pagoda
 
-.PHONY: demo test test-all build model models bench sanitize fuzz format format-check layers lint kernels release install clean deps deps-dev
+.PHONY: demo test test-all build model models bench bench-server soak sanitize sanitize-threads fuzz format format-check layers lint kernels release install clean deps deps-dev
 
 demo: build model
 	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)" --max-tokens 200 --repetition-penalty 1.1
@@ -39,6 +39,13 @@ test-all: test models
 	@tools/fetch_browser_tests.sh
 	@tools/fetch_server_clients.sh
 	@ctest --test-dir build/release -L slow --output-on-failure
+
+# The drills in the numbers of a release, then every wrong value of every field and the crawl of all routes without a key:
+# about a quarter of an hour. What they measured is printed.
+soak: build model
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/server/drills_test.py
+	@cd tests/server && PYTHONDONTWRITEBYTECODE=1 PAGODA_PROGRAM=$(CURDIR)/$(PAGODA) PAGODA_MODEL=$(CURDIR)/$(DEMO_MODEL) \
+	  python3 -m unittest protocol_test.Fields edge_test.Keys
 
 # The parser, text and KV tests with the address and undefined-behaviour sanitizers.
 sanitize: deps model

@@ -55,6 +55,13 @@ class Server:
                 self.process.kill()
                 self.process.wait()
 
+        self.log_file.close()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.log_file.close()
+
     def connect(self, timeout=60):
         return socket.create_connection((self.host, self.port), timeout=timeout)
 
