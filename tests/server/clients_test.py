@@ -100,7 +100,7 @@ class LangChain(unittest.TestCase):
 
 class Schemathesis(unittest.TestCase):
     def test_the_api_is_as_described(self):
-        room = ("--ctx", "2048", "--kv-tokens", "16384", "--max-queued", "100000")  # a prompt over --ctx is a 400
+        room = ("--ctx", "1280", "--kv-tokens", "16384", "--max-queued", "100000")  # a prompt over --ctx is a 400
         with tempfile.TemporaryDirectory() as folder, Server(*room) as other:
             done = subprocess.run([sys.executable, "-m", "schemathesis.cli", "run", other.url + "/openapi.json",
                                    "--max-examples", EXAMPLES, "--seed", SEED, "--no-color", "--request-timeout", "120"],
