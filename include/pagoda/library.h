@@ -38,8 +38,8 @@ struct LibraryOptions {
 
 /// A device that models can run on.
 struct DeviceInfo {
-  std::string id{};            ///< as ModelOptions::device takes it: "cpu", "reference"
-  std::string name{};          ///< of the processor, as it calls itself
+  std::string id{};            ///< as ModelOptions::device takes it: "cpu", "reference", "cuda:0"
+  std::string name{};          ///< of the processor or GPU, as it calls itself
   std::string instructions{};  ///< the CPU instruction set in use; empty for others
   std::int64_t memory_bytes = 0;
 };
@@ -54,7 +54,7 @@ class Library {
 
   const LibraryOptions& options() const;
 
-  std::vector<DeviceInfo> devices() const;
+  std::vector<DeviceInfo> devices() const;  ///< the CPU, the reference, each GPU of the driver, be it fit or not
 
   /// The models that are open now, and the memory that each took.
   std::vector<ModelMemory> models() const;

@@ -78,8 +78,8 @@ struct ModelInfo {
   std::vector<std::string> ignored_keys{};  ///< of ModelOptions::ignore_keys, those that the file has
 
   // The rest is filled only if the weights were loaded.
-  std::string device{};       ///< "cpu" or "reference"
-  std::string device_name{};  ///< the processor's own name
+  std::string device{};       ///< "cpu", "reference" or "cuda:N"
+  std::string device_name{};  ///< as the processor or GPU calls itself
   Precision precision = Precision::kStandard;
   std::int32_t threads = 0;
   std::int64_t context = 0;  ///< tokens of one sequence at most

@@ -120,6 +120,28 @@ Result<device::DeviceCaps> choose_caps(const Library::State& library, const std:
   return gpu.error();
 }
 
+std::vector<DeviceInfo> gpus(const Library::State& library) {
+  std::vector<DeviceInfo> found;
+  const auto driver = driver_of(library);
+  if (!driver.ok()) return found;
+  const device::cuda::DriverApi& api = (*driver)->api();
+  const Result<std::int32_t> count = Context::device_count(**driver);
+  for (std::int32_t ordinal = 0; count.ok() && ordinal < *count; ++ordinal) {
+    device::cuda::DeviceOrdinal device = 0;
+    char name[256] = {};
+    std::size_t bytes = 0;
+    const bool told = api.device_get(&device, ordinal) == device::cuda::kSuccess &&
+                      api.device_get_name(name, sizeof name, device) == device::cuda::kSuccess &&
+                      api.device_total_memory(&bytes, device) == device::cuda::kSuccess;
+    if (!told) continue;  // a card that has just been lost
+    found.push_back({.id = pagoda::format("cuda:{}", ordinal),
+                     .name = name,
+                     .instructions = {},
+                     .memory_bytes = static_cast<std::int64_t>(bytes)});
+  }
+  return found;
+}
+
 std::shared_ptr<device::cuda::Compiler> compiler_of(const Library::State& library) {
   const std::scoped_lock lock(library.mutex);
   if (library.compiler) return library.compiler;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api/describe.h"
 #include "device/device.h"
@@ -24,6 +25,9 @@ Result<PlannedDevice> choose_device(const Library::State& library, const Describ
 /// reference. With neither it is the device itself, which has to be there.
 Result<device::DeviceCaps> choose_caps(const Library::State& library, const std::string& device,
                                        const std::string& caps_name);
+
+/// The GPUs that the driver shows, fit or not; none without a driver. Opens none of them.
+std::vector<DeviceInfo> gpus(const Library::State& library);
 
 /// The compiler of device code, with what is kept in the library's cache folder. One for all models.
 std::shared_ptr<device::cuda::Compiler> compiler_of(const Library::State& library);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "api/devices.h"
 #include "api/library_state.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
@@ -31,11 +32,14 @@ const LibraryOptions& Library::options() const { return state_->options; }
 
 std::vector<DeviceInfo> Library::devices() const {
   const auto memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  return {{.id = "cpu",
-           .name = state_->cpu.name,
-           .instructions = std::string(device::to_string(state_->cpu.isa)),
-           .memory_bytes = memory},
-          {.id = "reference", .name = state_->cpu.name, .instructions = {}, .memory_bytes = memory}};
+  std::vector<DeviceInfo> devices = {
+      {.id = "cpu",
+       .name = state_->cpu.name,
+       .instructions = std::string(device::to_string(state_->cpu.isa)),
+       .memory_bytes = memory},
+      {.id = "reference", .name = state_->cpu.name, .instructions = {}, .memory_bytes = memory}};
+  for (DeviceInfo& gpu : api::gpus(*state_)) devices.push_back(std::move(gpu));
+  return devices;
 }
 
 std::vector<ModelMemory> Library::models() const {
@@ -45,6 +49,6 @@ std::vector<ModelMemory> Library::models() const {
   return models;
 }
 
-std::string_view Library::version() { return "0.1.0"; }
+std::string_view Library::version() { return PAGODA_VERSION; }
 
 }  // namespace pagoda

@@ -81,6 +81,9 @@ void note_step_bytes(Model::State& state, const model::Plan& plan) {
 void fill_running_info(Model::State& state, const model::Plan& plan) {
   ModelInfo& info = state.info;
   info.device = device::to_string(plan.caps.kind);
+  if (plan.caps.kind == device::DeviceKind::kCuda) {
+    info.device = pagoda::format("cuda:{}", device::cuda::cuda(*state.device).context()->ordinal());
+  }
   info.device_name = plan.caps.name;
   info.precision = state.options.precision;
   info.threads = state.library->threads;

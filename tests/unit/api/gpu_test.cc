@@ -50,6 +50,16 @@ struct PaperLibrary {
   Library library;
 };
 
+TEST(GpuTest, TheLibraryListsIt) {
+  const PaperLibrary gpu;
+  const std::vector<DeviceInfo> devices = gpu.library.devices();
+  ASSERT_EQ(devices.size(), 3u);
+  EXPECT_EQ(devices[2].id, "cuda:0");
+  EXPECT_EQ(devices[2].name, "a card of paper");
+  EXPECT_EQ(devices[2].memory_bytes, PaperLibrary::caps().memory_bytes);
+  EXPECT_EQ(gpu.paper.calls("cuDevicePrimaryCtxRetain"), 0) << "listing opens nothing";
+}
+
 TEST(GpuTest, AModelThatDoesNotFitIsRefusedWithTheNumbers) {
   std::vector<std::string> log;
   PaperLibrary gpu(&log);
@@ -75,7 +85,7 @@ TEST(GpuTest, AModelOpensAndAnswersAndAllIsGivenBack) {
   {
     const auto model = Model::open(gpu.library, file.path(), {.device = "cuda"});
     ASSERT_TRUE(model.ok()) << model.error().message;
-    EXPECT_EQ(model->info().device, "cuda");
+    EXPECT_EQ(model->info().device, "cuda:0");
     EXPECT_EQ(model->info().device_name, "a card of paper");
     EXPECT_EQ(model->info().kv_dtype, "bf16");
     const auto scored = score(*model, {.text = TokenIds{{5, 6, 7, 8}}, .on_logits = {}});

@@ -62,7 +62,7 @@ TEST(OpenTest, LibraryOptions) {
   EXPECT_EQ(Library::create({.threads = -1}).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(Library::create({.cpu_isa = "sse9"}).error().code, ErrorCode::kInvalidArgument);
   const Library library = test_library();
-  ASSERT_EQ(library.devices().size(), 2u);
+  ASSERT_GE(library.devices().size(), 2u);
   EXPECT_EQ(library.devices()[0].id, "cpu");
   EXPECT_GT(library.devices()[0].memory_bytes, 0);
 }
