@@ -8,42 +8,58 @@ namespace pagoda::kv {
 
 Result<KvWritePlan> KvWritePlan::make(std::int32_t group, const BlockTable& table, std::int64_t token_offset,
                                       std::int64_t token_count) {
+  KvWritePlan plan;
+  PAGODA_TRY(plan.assign(group, table, token_offset, token_count));
+  return plan;
+}
+
+Status KvWritePlan::assign(std::int32_t group, const BlockTable& table, std::int64_t token_offset,
+                           std::int64_t token_count) {
+  writes_.clear();
   if (!table.block_size()) return fault_error(Fault::kBlockSizeUnset, "the table has no block size");
   const std::optional<std::int64_t> asked_end = checked_add(token_offset, token_count);
   if (token_offset < 0 || token_count < 0 || !asked_end) {
     return fault_error(Fault::kPositionOverflow, "{} tokens from position {} on", token_count, token_offset);
   }
-  KvWritePlan plan;
-  plan.group_ = group;
-  plan.block_size_ = *table.block_size();
-  plan.token_offset_ = token_offset;
-  plan.token_count_ = token_count;
-  const std::int64_t size = plan.block_size_;
+  group_ = group;
+  block_size_ = *table.block_size();
+  token_offset_ = token_offset;
+  token_count_ = token_count;
+  const std::int64_t size = block_size_;
   const std::int64_t end = std::min(*asked_end, table.capacity());
   for (std::int64_t at = token_offset; at < end;) {
     const std::int64_t index = at / size;
     const std::int64_t stop = std::min((index + 1) * size, end);
     const BlockId block = table.blocks()[static_cast<std::size_t>(index)];
     if (block == kNoBlock) {
+      writes_.clear();
       return fault_error(Fault::kBlockMissing, "position {} lies in entry {} of the table, whose block was returned",
                          at, index);
     }
-    plan.writes_.push_back({.group = group,
-                            .block = block,
-                            .table_index = index,
-                            .local_start = at - token_offset,
-                            .local_end = stop - token_offset,
-                            .page_start = static_cast<std::int32_t>(at - index * size),
-                            .page_end = static_cast<std::int32_t>(stop - index * size)});
+    writes_.push_back({.group = group,
+                       .block = block,
+                       .table_index = index,
+                       .local_start = at - token_offset,
+                       .local_end = stop - token_offset,
+                       .page_start = static_cast<std::int32_t>(at - index * size),
+                       .page_end = static_cast<std::int32_t>(stop - index * size)});
     at = stop;
   }
-  return plan;
+  return Ok{};
 }
 
 std::int64_t KvWritePlan::written_tokens() const {
   std::int64_t tokens = 0;
   for (const KvWrite& write : writes_) tokens += write.local_end - write.local_start;
   return tokens;
+}
+
+void KvWritePlan::append_slots(std::vector<std::int64_t>& slots) const {
+  for (const KvWrite& write : writes_) {
+    for (std::int32_t at = write.page_start; at < write.page_end; ++at) {
+      slots.push_back(slot_index(write.block, block_size_, at));
+    }
+  }
 }
 
 void KvWritePlan::skip_prefix(std::int64_t n) {

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "kv/block_table.h"
+#include "kv/group_config.h"
 
 namespace pagoda::kv {
 
@@ -31,12 +32,20 @@ class KvWritePlan {
   static Result<KvWritePlan> make(std::int32_t group, const BlockTable& table, std::int64_t token_offset,
                                   std::int64_t token_count);
 
+  /// make's, in the memory that the plan has; after an error it writes nothing. A plan for one row after the other
+  /// allocates no more once it is reserved.
+  Status assign(std::int32_t group, const BlockTable& table, std::int64_t token_offset, std::int64_t token_count);
+  void reserve(std::int64_t writes) { writes_.reserve(static_cast<std::size_t>(writes)); }
+
   std::span<const KvWrite> writes() const { return writes_; }
   std::int32_t group() const { return group_; }
   std::int32_t block_size() const { return block_size_; }
   std::int64_t token_offset() const { return token_offset_; }
   std::int64_t token_count() const { return token_count_; }  ///< as asked for
   std::int64_t written_tokens() const;
+
+  /// Appends each written token's slot_index, in order of position: what kv_store takes.
+  void append_slots(std::vector<std::int64_t>& slots) const;
 
   /// Leaves out the first n new tokens, which are in the cache already. Local rows keep their numbers: the tensor
   /// still holds the prefix.

@@ -99,7 +99,7 @@ bool Scheduler::add_row(Step& step, Sequence& sequence, std::int64_t count) {
     batch.targets.push_back(scored ? sequence.tokens[position + 1] : kNoToken);
   }
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
-    add_pages(batch.groups[g], cache_->groups()[g], sequence.cache.table(g), row);
+    add_pages(batch.groups[g], g, sequence.cache.table(g), row);
   }
   batch.rows.push_back(row);
   step.owners.push_back(&sequence);
@@ -124,18 +124,19 @@ void Scheduler::want_of_prompt(const Sequence& sequence, Row& row) {
 }
 
 /// Names only blocks that the row's queries see: those before them may return while the step is in flight.
-void Scheduler::add_pages(Batch::Group& group, const kv::GroupConfig& config, const kv::BlockTable& table,
-                          const Row& row) {
+void Scheduler::add_pages(Batch::Group& group, std::size_t index, const kv::BlockTable& table, const Row& row) {
+  const kv::GroupConfig& config = cache_->groups()[index];
   const std::span<const kv::BlockId> blocks = table.blocks();
   const auto unseen = static_cast<std::size_t>(config.first_needed_block(row.start));
   group.block_tables.insert(group.block_tables.end(), unseen, kv::kNoBlock);
   group.block_tables.insert(group.block_tables.end(), blocks.begin() + static_cast<std::ptrdiff_t>(unseen),
                             blocks.end());
   group.table_begin.push_back(std::ssize(group.block_tables));
-  for (std::int64_t position = row.start; position < row.end(); ++position) {
-    const kv::BlockId block = blocks[static_cast<std::size_t>(position / config.block_size)];
-    group.write_slots.push_back(kv::slot_index(block, config.block_size, position));
-  }
+  const Status planned = write_plan_.assign(static_cast<std::int32_t>(index), table, row.start, row.count);
+  PAGODA_CHECK(planned.ok(), "{}", planned.error().message);
+  PAGODA_CHECK(write_plan_.written_tokens() == row.count, "{} of {} tokens from {} on have a place",
+               write_plan_.written_tokens(), row.count, row.start);
+  write_plan_.append_slots(group.write_slots);
 }
 
 /// A place for `count` more tokens, at the cost of juniors if it must be. Without juniors that no step names, the

@@ -47,6 +47,8 @@ Scheduler::Scheduler(const Limits& limits, kv::KvCache& cache) : limits_(limits)
   outcomes_.reserve(rows);
   admitted_.reserve(rows);
   candidates_.reserve(rows);
+  write_plan_.reserve(ceil_div<std::int64_t>(limits.token_budget, cache.block_size()) +
+                      1);  // a row may begin in a page
   promised_.resize(cache.groups().size());
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "kv/kv_cache.h"
+#include "kv/write_plan.h"
 #include "sched/batch.h"
 #include "sched/request.h"
 #include "sched/sequence.h"
@@ -123,8 +124,7 @@ class Scheduler {
   void add_prefills(Step& step, std::int64_t quantum, std::int64_t& budget);
   bool add_row(Step& step, Sequence& sequence, std::int64_t count);
   static void want_of_prompt(const Sequence& sequence, Row& row);
-  static void add_pages(Batch::Group& group, const kv::GroupConfig& config, const kv::BlockTable& table,
-                        const Row& row);
+  void add_pages(Batch::Group& group, std::size_t index, const kv::BlockTable& table, const Row& row);
   bool make_room(Sequence& sequence, std::int64_t count);
   void preempt(Sequence& sequence);
   void admit();
@@ -158,6 +158,7 @@ class Scheduler {
 
   // Kept from step to step for their memory.
   std::vector<Sequence*> candidates_;
+  kv::KvWritePlan write_plan_;
   std::vector<std::int64_t> promised_;
 };
 

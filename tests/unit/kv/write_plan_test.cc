@@ -77,6 +77,27 @@ TEST(WritePlanTest, EveryTokenGoesWhereTheTableSays) {
   }
 }
 
+// One plan for row after row, as the scheduler has it: the slots of each, and nothing of the one before.
+TEST(WritePlanTest, APlanIsMadeAnewInItsMemory) {
+  const BlockTable table(3, {5, 0, 8, 2}, 12), other(5, {1, 6}, 10);
+  KvWritePlan plan;
+  plan.reserve(4);
+  std::vector<std::int64_t> slots;
+  ASSERT_TRUE(plan.assign(2, table, 2, 6).ok());
+  const KvWrite* const memory = plan.writes().data();
+  plan.append_slots(slots);
+  EXPECT_THAT(slots, ElementsAre(17, 0, 1, 2, 24, 25));
+  ASSERT_TRUE(plan.assign(0, other, 4, 3).ok());
+  plan.append_slots(slots);
+  EXPECT_THAT(slots, ElementsAre(17, 0, 1, 2, 24, 25, 9, 30, 31));
+  EXPECT_EQ(plan.written_tokens(), 3);
+  EXPECT_EQ(plan.writes().data(), memory);
+  expect_fault(plan.assign(0, BlockTable(2, {7, kNoBlock}, 4), 0, 4), Fault::kBlockMissing, "position 2");
+  EXPECT_TRUE(plan.writes().empty());
+  expect_fault(plan.assign(0, BlockTable(), 0, 1), Fault::kBlockSizeUnset, "");
+  EXPECT_TRUE(plan.writes().empty());
+}
+
 TEST(WritePlanTest, ShortTableShowsInWrittenTokens) {
   const BlockTable table(2, {7, 8}, 4);
   const KvWritePlan plan = plan_of(table, 3, 4);
