@@ -73,6 +73,32 @@ TEST(GpuPlans, AreShownForGpusThatAreNotHere) {
   EXPECT_NE(unknown.error().message.find("h200, h100, a100"), std::string::npos) << unknown.error().message;
 }
 
+// Every format is one for every configuration's weights, on every GPU; a width that its blocks do not divide is refused
+// with both numbers.
+TEST(GpuPlans, OfEveryConfigurationInEveryFormat) {
+  int planned = 0;
+  for (const Source& source : sources()) {
+    if (source.options.dummy_weights.empty()) continue;
+    for (const quant::Format* format : quant::all_formats()) {
+      const io::RawConfig config = io::read_json_config(source.path).value();
+      const std::string what = source.path + " in " + std::string(format->name);
+      const auto tensors = model::dummy_tensors(config, *format, {});
+      if (!tensors.ok()) {
+        EXPECT_EQ(tensors.error().code, ErrorCode::kFormatUnsupported) << what << ": " << tensors.error().message;
+        EXPECT_THAT(tensors.error().message, testing::HasSubstr("no multiple of the")) << what;
+        continue;
+      }
+      const model::ModelDescription described = model::describe_model(config, *tensors, {}).value();
+      for (const char* gpu : kGpus) {
+        const auto plan = plan_for(described, device::gpu_caps(gpu).value(), source.options, 1);
+        ASSERT_TRUE(plan.ok()) << what << " on " << gpu << ": " << plan.error().message;
+        ++planned;
+      }
+    }
+  }
+  EXPECT_GE(planned, 5 * 4 * 20);
+}
+
 TEST(GpuPlans, NameUnitsThatThereAre) {
   std::set<std::string_view> embedded;
   for (const device::EmbeddedSource& source : kernels::embedded_sources()) embedded.insert(source.name);
