@@ -127,7 +127,7 @@ Result<std::vector<QuantizedTensor>> write_gguf(const DescribedFile& described, 
   const bool gguf = described.file.folder().empty();
   Keys keys = PAGODA_TRY(gguf ? carried_over(described.file.path()) : said_anew(described, options));
   keys.keys.add("general.quantization_version", kQuantizationVersion);
-  keys.keys.add("general.file_type", target.file_type);
+  if (target.file_type) keys.keys.add("general.file_type", *target.file_type);
   std::vector<io::NewTensor> tensors;
   for (const TensorJob& job : jobs) tensors.push_back(job.target);
   const std::vector<float> divisors = gguf ? std::vector<float>() : model::gguf_rope_divisors(spec);

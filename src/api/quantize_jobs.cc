@@ -19,7 +19,8 @@ struct TargetName {
   bool mixed = false;
 };
 
-/// The numbers are those of the file types that GGUF's writers declare; a mix has one of its own.
+/// The numbers are those of the file types that GGUF's writers declare; a mix has one of its own. Types of the list of
+/// formats that are not here are targets of their own name (unlisted_gguf_formats).
 constexpr TargetName kGgufTargets[] = {
     {"f32", "f32", 0},      {"f16", "f16", 1},    {"bf16", "bf16", 32},     {"q4_0", "q4_0", 2},
     {"q4_1", "q4_1", 3},    {"q5_0", "q5_0", 8},  {"q5_1", "q5_1", 9},      {"q8_0", "q8_0", 7},
@@ -71,6 +72,17 @@ const quant::Format* named(std::string_view name) {
   const quant::Format* format = quant::find_format(name);
   PAGODA_CHECK(format != nullptr, "{}", name);
   return format;
+}
+
+/// Types of GGUF that can be written, and that no file type is declared for.
+std::vector<const quant::Format*> unlisted_gguf_formats() {
+  std::vector<const quant::Format*> unlisted;
+  for (const quant::Format* format : quant::all_formats()) {
+    if (format->gguf_type < 0 || quant::find_encoder(*format) == nullptr) continue;
+    const bool listed = std::ranges::find(kGgufTargets, format->name, &TargetName::name) != std::end(kGgufTargets);
+    if (!listed) unlisted.push_back(format);
+  }
+  return unlisted;
 }
 
 /// The format of about the same size, or the next larger, whose blocks divide rows that 256 does not.
@@ -126,6 +138,9 @@ Result<QuantizeTarget> find_target(const std::string& name, const std::string& o
                           .file_type = gguf->file_type};
   }
   if (in_folder) return QuantizeTarget{.name = folder->name, .format = named(folder->format), .kind = folder->kind};
+  for (const quant::Format* format : unlisted_gguf_formats()) {
+    if (format->name == name) return QuantizeTarget{.name = format->name, .format = format};
+  }
   std::string known;
   for (const std::string& each : target_names()) known += pagoda::format("{}{}", known.empty() ? "" : ", ", each);
   return fail_param(ErrorCode::kInvalidArgument, "format", "the format must be one of {}, not \"{}\"", known, name);
@@ -134,6 +149,7 @@ Result<QuantizeTarget> find_target(const std::string& name, const std::string& o
 std::vector<std::string> target_names() {
   std::vector<std::string> names;
   for (const TargetName& target : kGgufTargets) names.emplace_back(target.name);
+  for (const quant::Format* format : unlisted_gguf_formats()) names.emplace_back(format->name);
   for (const FolderTarget& target : kFolderTargets) {
     if (std::ranges::find(names, target.name) == names.end()) names.emplace_back(target.name);
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,8 +30,8 @@ struct QuantizeTarget {
   std::string_view name;
   const quant::Format* format = nullptr;
   CheckpointKind kind = CheckpointKind::kGguf;
-  bool mixed = false;           ///< some matrices get a larger format, as llama.cpp's _M mixes have it
-  std::uint32_t file_type = 0;  ///< `general.file_type` of such a GGUF
+  bool mixed = false;                           ///< some matrices get a larger format, as llama.cpp's _M mixes have it
+  std::optional<std::uint32_t> file_type = {};  ///< `general.file_type` of such a GGUF, where one is declared
 };
 
 /// Formats that both kinds of checkpoints have become a GGUF file if `out` ends in .gguf, else a directory.

@@ -1,6 +1,7 @@
 #include "io/gguf_tensors.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <span>
 
@@ -32,12 +33,13 @@ std::string supported_formats() {
 
 Result<const quant::Format*> read_format(GgufCursor& cursor) {
   const auto type = PAGODA_TRY(cursor.number<std::uint32_t>());
+  const auto number =
+      static_cast<std::int32_t>(std::min<std::uint32_t>(type, std::numeric_limits<std::int32_t>::max()));
+  if (const quant::Format* format = quant::find_gguf_type(number)) return format;
   if (type >= std::size(kTypeNames)) {
     return cursor.fail_here(ErrorCode::kGgufTensorType, "type number {} is unknown; supported are {}", type,
                             supported_formats());
   }
-  const quant::Format* format = quant::find_gguf_type(static_cast<std::int32_t>(type));
-  if (format != nullptr) return format;
   return cursor.fail_here(ErrorCode::kGgufTensorType, "type {} (number {}) is not supported; supported are {}",
                           kTypeNames[type], type, supported_formats());
 }

@@ -2,7 +2,8 @@
 // worker's stack, and serves all tokens. Reads the file's own bytes, once each launch. Chosen where nothing faster
 // supports the format.
 //
-// A chunk of 1024 columns is a dot product of its own (32 lanes, merged in halves); chunks are added in order.
+// A chunk of 1024 columns, or of as many whole blocks as that has room for, is a dot product of its own (32 lanes,
+// merged in halves); chunks are added in order.
 #include "kernels/linear/cpu_generic.h"
 
 #include <algorithm>
@@ -11,12 +12,13 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "kernels/linear/row_tiles.h"
+#include "quant/formats.h"
 
 namespace pagoda::kernels {
 namespace {
 
 constexpr std::int64_t kTileRows = 8;
-constexpr std::int64_t kChunk = 1024;  // a multiple of every format's block
+constexpr std::int64_t kChunk = 1024;
 constexpr std::int64_t kLanes = 32;
 
 /// Products are rounded, then added: without hardware a fused multiply-add is a library call.
@@ -34,6 +36,15 @@ void generic_dot(const float* weights, std::int64_t row_stride, std::int64_t num
     out[row] += sum[0];
   }
 }
+
+template <class... F>
+constexpr bool fit_in_a_chunk(quant::FormatList<F...>) {
+  return ((F::kBlockElements <= kChunk) && ...);
+}
+static_assert(fit_in_a_chunk(quant::Formats{}), "a chunk holds at least one block of each format");
+
+/// Columns that are decoded together: whole blocks.
+std::int64_t chunk_of(const quant::Format& format) { return kChunk / format.block_elements * format.block_elements; }
 
 struct Params {
   RowTiles tiles;
@@ -58,8 +69,9 @@ void run_tile(const Params& params, const RowTiles::Tile& tile) {
   alignas(64) float padded[kChunk];
   const LinearWeight& weight = params.tiles.weights[tile.weight];
   const tensor::MatrixView& output = params.args.outputs[tile.weight];
-  for (std::int64_t first = 0; first < weight.shape.k; first += kChunk) {
-    const std::int64_t cols = std::min(kChunk, weight.shape.k - first);
+  const std::int64_t chunk = chunk_of(*weight.format);
+  for (std::int64_t first = 0; first < weight.shape.k; first += chunk) {
+    const std::int64_t cols = std::min(chunk, weight.shape.k - first);
     decode_chunk(weight, tile, first, cols, panel);
     for (std::int64_t token = 0; token < params.args.input.rows; ++token) {
       const float* x = params.args.input.row<float>(token) + first;
