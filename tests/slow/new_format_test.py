@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A new weight format is one header and its entry in src/quant/formats.h: made in a copy of the tree, and a model run in it.
+"""A new weight format is one header and its entry in src/quant/formats.h: one is made in a copy of the tree, and a model
+run in it.
 
 Usage: new_format_test.py BUILD MODEL.gguf
-BUILD is a release build of this tree. In the copy only what depends on the list is compiled, by the copy's own rules, and
-linked with the rest of BUILD. Without NVRTC it says that the GPU's kernels were not compiled.
+BUILD is a release build of this tree. In the copy only what depends on the list is compiled, by the copy's own rules,
+and linked with the rest of BUILD. Without NVRTC it says that the GPU's kernels were not compiled.
 """
 import array
 import json
@@ -92,7 +93,7 @@ def add_format(copy):
 
 
 def objects_to_make(build):
-    """What ninja would make again: all that was compiled from the list, and the device code that travels in the program."""
+    """What ninja would make again: what is compiled from the list, and the device code that travels in the program."""
     objects, output = [], ""
     for line in run("ninja", "-C", build, "-t", "deps").splitlines():
         if line and not line.startswith(" "):
@@ -111,7 +112,8 @@ def build_program(build, copy):
     link = run("ninja", "-C", build, "-t", "commands", "bin/pagoda").strip().splitlines()[-1]
     assert link.count(" -o bin/pagoda ") == 1, link
     program = made / "pagoda"
-    first = " ".join(str(made / each) for each in objects)  # an archive's member is not taken for what is defined already
+    # No archive's member is taken for what is defined already.
+    first = " ".join(str(made / each) for each in objects)
     run("sh", "-c", link.replace(" -o bin/pagoda ", f" {first} -o {program} "), cwd=build)
     print(f"{len(objects)} objects compiled")
     return program
@@ -154,8 +156,8 @@ def check_model(program, model, place):
 def check_gpu(program, coded, place):
     support = run(program, "inspect", coded, "--support")
     assert any(NAME in line and "cuda_generic_rows" in line for line in support.splitlines()), support
-    done = subprocess.run([program, "warm", coded, "--caps", "h200", "--max-running", "1", "--json"], capture_output=True, text=True,
-                          env=os.environ | {"XDG_CACHE_HOME": str(place)}, check=False)
+    done = subprocess.run([program, "warm", coded, "--caps", "h200", "--max-running", "1", "--json"], check=False,
+                          capture_output=True, text=True, env=os.environ | {"XDG_CACHE_HOME": str(place)})
     if done.returncode == 4:
         print("NOT RUN: " + done.stderr.strip())
         return
