@@ -8,7 +8,7 @@ DEMO_MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 GEMMA_MODEL := models/gemma-3-270m-q4_k_m.gguf
 PAGODA := build/release/bin/pagoda
 
-.PHONY: demo test test-all build model models bench bench-server soak sanitize sanitize-threads fuzz format format-check layers lint kernels release install clean deps deps-dev
+.PHONY: demo test test-all build model models bench bench-gpu bench-server soak sanitize sanitize-threads fuzz format format-check layers lint kernels release install clean deps deps-dev
 
 demo: build model
 	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)" --max-tokens 200 --repetition-penalty 1.1
@@ -64,6 +64,11 @@ fuzz: deps-dev
 
 bench: build models
 	@tools/bench.sh
+
+# The figures that a GPU is held to, on a machine that has one: ROWS="decode-8b-*" chooses; no ROWS: all.
+bench-gpu: build
+	@tools/build.sh release pagoda attention_cuda step_gap engine_load mma_bulk_codes_chain wgmma_codes_check gpu_parity gpu_models
+	@tools/bench_gpu.py $(ROWS)
 
 format: deps-dev
 	@git ls-files '*.h' '*.cc' 'web/*.js' 'tests/page/*.mjs' | xargs clang-format -i

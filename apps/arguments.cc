@@ -25,8 +25,9 @@ Status check_together(const Arguments& arguments) {
     return usage("--tune has nothing to choose with --deterministic: its steps are not captured");
   }
   if (arguments.command == Command::kWarm && arguments.model.empty() &&
-      (!arguments.options.dummy_weights.empty() || !arguments.options.ignore_keys.empty())) {
-    return usage("--format and --ignore-key are of one model: name it");
+      (!arguments.options.dummy_weights.empty() || !arguments.options.dummy_head.empty() ||
+       !arguments.options.ignore_keys.empty())) {
+    return usage("--format, --head-format and --ignore-key are of one model: name it");
   }
   if (arguments.command == Command::kScore && arguments.text_file.empty() && arguments.tokens.empty()) {
     return usage("score needs --text FILE or --tokens 1,2,3");

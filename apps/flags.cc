@@ -35,7 +35,11 @@ void add_dummy(CLI::App& app, Arguments& out) {
         if (format.empty()) format = "bf16";
       },
       "MODEL is a config.json: make its weights up");
-  app.add_option("--format", format, "of weights made up, as q4_k [bf16]")
+  app.add_option("--format", format, "of weights made up, as q4_k or q4_k_m [bf16]")
+      ->type_name("FORMAT")
+      ->needs(dummy)
+      ->check(some_text());
+  app.add_option("--head-format", out.options.dummy_head, "of their head and embedding [as the others]")
       ->type_name("FORMAT")
       ->needs(dummy)
       ->check(some_text());
@@ -233,7 +237,10 @@ void add_bench(CLI::App& app, Arguments& out) {
 void add_warm(CLI::App& app, Arguments& out) {
   app.add_option("MODEL", out.model,
                  "a GGUF file, a Hugging Face directory or a config.json; without one, all that are known");
-  app.add_option("--format", out.options.dummy_weights, "of a config.json's weights, as q4_k [bf16]")
+  app.add_option("--format", out.options.dummy_weights, "of a config.json's weights, as q4_k or q4_k_m [bf16]")
+      ->type_name("FORMAT")
+      ->check(some_text());
+  app.add_option("--head-format", out.options.dummy_head, "of its head and embedding [as the others]")
       ->type_name("FORMAT")
       ->check(some_text());
   add_caps(app, out);

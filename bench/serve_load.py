@@ -57,7 +57,7 @@ async def run(arguments):
         request.add_header("Authorization", "Bearer " + arguments.api_key)
     model = json.load(urllib.request.urlopen(request))["data"][0]["id"]
     rng = random.Random(1)
-    bodies = [json.dumps({"model": model, "prompt": [rng.randrange(1000, 40000) for _ in range(arguments.prompt)],
+    bodies = [json.dumps({"model": model, "prompt": [rng.randrange(arguments.vocabulary // 40, arguments.vocabulary) for _ in range(arguments.prompt)],
                           "max_tokens": arguments.tokens, "ignore_eos": True, "temperature": 0, "stream": True}).encode()
               for _ in range(arguments.streams * arguments.rounds)]
     before = (rss_bytes(arguments.pid), cpu_seconds(arguments.pid)) if arguments.pid else None
@@ -101,6 +101,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--vocabulary", type=int, default=40000, help="ids of prompts are below it")
     parser.add_argument("--api-key", default="")
     parser.add_argument("--pid", type=int)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

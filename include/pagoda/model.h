@@ -52,8 +52,10 @@ struct ModelOptions {
   std::vector<std::string> ignore_keys{};      ///< configuration keys of the file to pass over, by name
   std::optional<std::string> chat_template{};  ///< Jinja text that replaces the file's own template
   /// The name of a weight format: the path is a config.json, and its weights are made up, the same ones each time (for
-  /// measurements). Empty: the model's own weights.
+  /// measurements). Also a mix of formats by tensor, as q4_k_m. Empty: the model's own weights.
   std::string dummy_weights{};
+  /// The format of their head and embedding, which checkpoints of few bits often keep in bf16. Empty: as the others.
+  std::string dummy_head{};
   /// A Hugging Face directory whose tokenizer, chat template and sampling defaults are used in place of the model's own
   /// (for weights made up). Empty: the model's own.
   std::string tokenizer{};

@@ -4,6 +4,7 @@
 
 #include "api/file_keys.h"
 #include "api/folder_keys.h"
+#include "api/quantize_jobs.h"
 #include "io/dummy_weights.h"
 #include "io/json_config.h"
 #include "sched/scheduler.h"
@@ -18,25 +19,47 @@ Status option_range(const char* name, const std::optional<std::int64_t>& value, 
 
 /// A configuration with weights made up.
 Result<io::ModelFile> open_dummy(const std::string& path, const ModelOptions& options) {
-  const quant::Format* const format = PAGODA_TRY(dummy_format(options.dummy_weights));
+  const model::FormatOf formats = PAGODA_TRY(dummy_formats(options));
   io::RawConfig config = PAGODA_TRY(io::read_json_config(path));
   // The weights are of the format that was asked for, whatever those of the configuration are.
   config.mark_tree_read("quantization_config");
   config.mark_tree_read("quantization");
-  io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, *format, options.ignore_keys));
-  return io::make_dummy_file(std::move(config), std::move(tensors), *format);
+  io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, formats, options.ignore_keys));
+  return io::make_dummy_file(std::move(config), std::move(tensors));
 }
 
-}  // namespace
-
-Result<const quant::Format*> dummy_format(const std::string& name) {
-  if (const quant::Format* const format = quant::find_format(name)) return format;
+/// Errors: kInvalidArgument for a name that is neither a format nor a mix of formats.
+Result<model::FormatOf> formats_named(const char* parameter, const std::string& name) {
+  using model::BoundTensor, model::ModelSpec;
+  if (const quant::Format* const format = quant::find_format(name)) {
+    return model::FormatOf([format](const ModelSpec&, const BoundTensor&) -> const auto& { return *format; });
+  }
+  if (const Result<QuantizeTarget> mix = find_target(name, "dummy.gguf"); mix.ok() && mix->mixed) {
+    return model::FormatOf([target = *mix](const ModelSpec& spec, const BoundTensor& tensor) -> const auto& {
+      return *format_for(target, spec, tensor);
+    });
+  }
   std::string known;
   const auto add = [&](std::string_view each) { known += pagoda::format("{}{}", known.empty() ? "" : ", ", each); };
   for (const quant::Format* each : quant::all_formats()) add(each->name);
   for (const quant::FormatAlias& alias : quant::format_aliases()) add(alias.name);
-  return fail_param(ErrorCode::kInvalidArgument, "dummy_weights", "the format must be one of {}, not \"{}\"", known,
-                    name);
+  for (const std::string& target : target_names()) {
+    if (find_target(target, "dummy.gguf")->mixed) add(target);
+  }
+  return fail_param(ErrorCode::kInvalidArgument, parameter, "the format must be one of {}, not \"{}\"", known, name);
+}
+
+}  // namespace
+
+Result<model::FormatOf> dummy_formats(const ModelOptions& options) {
+  const std::string& name = options.dummy_weights;
+  model::FormatOf most = PAGODA_TRY(formats_named("dummy_weights", name.empty() ? "bf16" : name));
+  if (options.dummy_head.empty()) return most;
+  model::FormatOf head = PAGODA_TRY(formats_named("dummy_head", options.dummy_head));
+  return model::FormatOf([ most, head ](const model::ModelSpec& spec, const model::BoundTensor& tensor) -> const auto& {
+    const bool of_ids = tensor.role == model::Role::kHead || tensor.role == model::Role::kEmbedding;
+    return (of_ids ? head : most)(spec, tensor);
+  });
 }
 
 Result<DescribedFile> describe_file(const std::string& path, const ModelOptions& options) {

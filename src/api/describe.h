@@ -22,8 +22,9 @@ struct DescribedFile {
 /// not known.
 Result<DescribedFile> describe_file(const std::string& path, const ModelOptions& options);
 
-/// The format that weights are made up in. Error: kInvalidArgument, with the names that are known.
-Result<const quant::Format*> dummy_format(const std::string& name);
+/// The formats that weights are made up in: `dummy_weights`, bf16 if that is empty, and `dummy_head` of the head and
+/// the embedding. Error: kInvalidArgument, with the names that are known.
+Result<model::FormatOf> dummy_formats(const ModelOptions& options);
 
 /// The part of ModelInfo that the header tells.
 ModelInfo file_info(const DescribedFile& described, const ModelOptions& options);

@@ -132,9 +132,9 @@ Result<Units> units_of(const model::ModelDescription& described, const device::D
   return units;
 }
 
-Result<Units> units_of_config(const io::RawConfig& config, const quant::Format& format, const device::DeviceCaps& gpu,
-                              const ModelOptions& options, int threads) {
-  const io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, format, options.ignore_keys));
+Result<Units> units_of_config(const io::RawConfig& config, const model::FormatOf& formats,
+                              const device::DeviceCaps& gpu, const ModelOptions& options, int threads) {
+  const io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, formats, options.ignore_keys));
   return units_of(PAGODA_TRY(model::describe_model(config, tensors, options.ignore_keys)), gpu, options, threads);
 }
 
@@ -163,8 +163,9 @@ Result<Units> known_units(const device::DeviceCaps& gpu, const ModelOptions& opt
   Units units;
   for (const Known& known : PAGODA_TRY(known_models())) {
     for (const quant::Format* format : known.formats) {
+      const auto one = [format](const model::ModelSpec&, const model::BoundTensor&) -> const auto& { return *format; };
       for (const ModelOptions& variant : variants(options, gpu)) {
-        Units more = PAGODA_TRY(units_of_config(known.config, *format, gpu, variant, threads));
+        Units more = PAGODA_TRY(units_of_config(known.config, one, gpu, variant, threads));
         std::ranges::move(more, std::back_inserter(units));
       }
     }

@@ -19,8 +19,8 @@ Result<std::vector<device::CompileUnit>> units_of(const model::ModelDescription&
                                                   const device::DeviceCaps& gpu, const ModelOptions& options,
                                                   int threads);
 
-/// The same of a configuration, with all matrices in one format. Errors: those of model::dummy_tensors besides.
-Result<std::vector<device::CompileUnit>> units_of_config(const io::RawConfig& config, const quant::Format& format,
+/// The same of a configuration, with matrices in these formats. Errors: those of model::dummy_tensors besides.
+Result<std::vector<device::CompileUnit>> units_of_config(const io::RawConfig& config, const model::FormatOf& formats,
                                                          const device::DeviceCaps& gpu, const ModelOptions& options,
                                                          int threads);
 

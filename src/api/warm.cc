@@ -31,9 +31,8 @@ Result<std::vector<device::CompileUnit>> wanted_units(const Library& library, co
   const int threads = library.state()->threads;
   if (path.empty()) return api::known_units(gpu, options, threads);
   if (path.ends_with(".json") || !options.dummy_weights.empty()) {
-    const std::string format = options.dummy_weights.empty() ? "bf16" : options.dummy_weights;
-    const quant::Format* const found = PAGODA_TRY(api::dummy_format(format));
-    return api::units_of_config(PAGODA_TRY(io::read_json_config(path)), *found, gpu, options, threads);
+    const model::FormatOf formats = PAGODA_TRY(api::dummy_formats(options));
+    return api::units_of_config(PAGODA_TRY(io::read_json_config(path)), formats, gpu, options, threads);
   }
   const api::DescribedFile described = PAGODA_TRY(api::describe_file(path, options));
   return api::units_of(described.description, gpu, options, threads);

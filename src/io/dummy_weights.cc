@@ -83,15 +83,26 @@ std::vector<std::byte> random_blocks(const quant::Format& format) {
   return bytes;
 }
 
-ModelFile make_dummy_file(RawConfig config, TensorCatalog tensors, const quant::Format& format) {
-  std::uint64_t ends[2] = {0, 0};
+ModelFile make_dummy_file(RawConfig config, TensorCatalog tensors) {
+  struct File {
+    const quant::Format* format = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  std::vector<File> wanted(1);
   for (const TensorEntry& entry : tensors.entries()) {
-    std::uint64_t& end = ends[entry.file_index];
-    end = std::max(end, entry.offset + entry.bytes);
+    const auto index = static_cast<std::size_t>(entry.file_index);
+    if (index >= wanted.size()) wanted.resize(index + 1);
+    File& file = wanted[index];
+    PAGODA_CHECK(file.format == nullptr || file.format == entry.format, "{}", entry.name);
+    file.format = entry.format;
+    file.bytes = std::max(file.bytes, entry.offset + entry.bytes);
   }
   std::vector<std::unique_ptr<ByteSource>> files;
-  files.push_back(std::make_unique<RepeatedBytes>("dummy matrices", random_blocks(format), ends[0]));
-  files.push_back(std::make_unique<RepeatedBytes>("dummy vectors", floats_near_one(), ends[1]));
+  files.push_back(std::make_unique<RepeatedBytes>("dummy vectors", floats_near_one(), wanted.front().bytes));
+  for (std::size_t i = 1; i < wanted.size(); ++i) {
+    files.push_back(std::make_unique<RepeatedBytes>(pagoda::format("dummy matrices of {}", wanted[i].format->name),
+                                                    random_blocks(*wanted[i].format), wanted[i].bytes));
+  }
   return ModelFile("a configuration with dummy weights", std::move(config), std::move(tensors), std::move(files));
 }
 

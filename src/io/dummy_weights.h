@@ -32,7 +32,8 @@ class RepeatedBytes final : public ByteSource {
 /// each block at least 1/100). Their number is a prime, so that the rows of a matrix do not repeat each other.
 std::vector<std::byte> random_blocks(const quant::Format& format);
 
-/// A model without a file: entries of `file_index` 0 are random blocks of `format`, those of 1 are floats near 1.
-ModelFile make_dummy_file(RawConfig config, TensorCatalog tensors, const quant::Format& format);
+/// A model without a file: entries of `file_index` 0 are floats near 1, those of each other file are of one format, and
+/// random blocks of it.
+ModelFile make_dummy_file(RawConfig config, TensorCatalog tensors);
 
 }  // namespace pagoda::io

@@ -140,12 +140,18 @@ std::string architecture_of(const io::RawConfig& config) {
 
 Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const quant::Format& format,
                                         std::span<const std::string> ignored_keys) {
+  const auto one = [&format](const ModelSpec&, const BoundTensor&) -> const quant::Format& { return format; };
+  return dummy_tensors(config, FormatOf(one), ignored_keys);
+}
+
+Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const FormatOf& format_of,
+                                        std::span<const std::string> ignored_keys) {
   const Declared declared = PAGODA_TRY(read_spec(config, io::TensorCatalog(), ignored_keys));
-  const quant::Format* f32 = quant::find_format("f32");
   std::vector<io::TensorEntry> entries;
-  std::uint64_t ends[2] = {0, 0};
+  std::vector<const quant::Format*> files = {quant::find_format("f32")};  // of the vectors; then one a matrix's format
+  std::vector<std::uint64_t> ends = {0};
   for (const BoundTensor& tensor : wanted_tensors(declared.spec)) {
-    const quant::Format& own = tensor.matrix ? format : *f32;
+    const quant::Format& own = tensor.matrix ? format_of(declared.spec, tensor) : *files.front();
     if (!own.fits(tensor.cols)) {
       return fail(ErrorCode::kFormatUnsupported,
                   "{}: rows of {} elements (the weight {}) are no multiple of the {} of a {} block", config.source(),
@@ -155,12 +161,20 @@ Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const quant
     entry.name = tensor_name(declared.names, tensor.role, tensor.layer);
     entry.format = &own;
     entry.shape = tensor.matrix ? std::vector{tensor.rows, tensor.cols} : std::vector{tensor.cols};
-    entry.file_index = tensor.matrix ? 0 : 1;
+    if (tensor.matrix) {
+      const auto file = std::find(files.begin() + 1, files.end(), &own);
+      entry.file_index = static_cast<std::int32_t>(file - files.begin());
+      if (file == files.end()) {
+        files.push_back(&own);
+        ends.push_back(0);
+      }
+    }
     const auto bytes = checked_mul(tensor.rows, own.row_bytes(tensor.cols));
     PAGODA_CHECK(bytes.has_value(), "{} rows of {}", tensor.rows, tensor.cols);  // a spec's sizes are bounded
     entry.bytes = static_cast<std::uint64_t>(*bytes);
-    entry.offset = ends[entry.file_index];
-    ends[entry.file_index] += entry.bytes;
+    std::uint64_t& end = ends[static_cast<std::size_t>(entry.file_index)];
+    entry.offset = end;
+    end += entry.bytes;
     entries.push_back(std::move(entry));
   }
   return io::TensorCatalog(std::move(entries));

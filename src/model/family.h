@@ -2,6 +2,7 @@
 // data.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,9 +60,17 @@ Result<ModelDescription> describe_model(const io::RawConfig& config, const io::T
 /// What the file calls the model's architecture; empty if it does not say.
 std::string architecture_of(const io::RawConfig& config);
 
-/// The tensors that a model of this configuration has, all matrices in `format` and all vectors in f32, in the order of
-/// their bytes: matrices in file 0, vectors in file 1. For models whose weights nobody has (`bench --dummy-weights`).
-/// Errors: those of describe_model; kFormatUnsupported if the format's blocks do not divide a row.
+/// The format of a matrix of a model whose weights are made up.
+using FormatOf = std::function<const quant::Format&(const ModelSpec&, const BoundTensor&)>;
+
+/// The tensors that a model of this configuration has, each matrix in the format that is said and all vectors in f32,
+/// in the order of their bytes: vectors in file 0, the matrices of each format in a file of their own. For models whose
+/// weights nobody has (`bench --dummy-weights`). Errors: those of describe_model; kFormatUnsupported if a format's
+/// blocks do not divide a row.
+Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const FormatOf& format_of,
+                                        std::span<const std::string> ignored_keys = {});
+
+/// All matrices in one format.
 Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const quant::Format& format,
                                         std::span<const std::string> ignored_keys = {});
 

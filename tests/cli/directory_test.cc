@@ -67,6 +67,8 @@ TEST_F(Directory, AConfigurationIsMeasuredWithWeightsMadeUp) {
   EXPECT_EQ(run({"bench", config}).code, 2);
   EXPECT_EQ(run({"bench", config, "--format", "f16"}).code, 2);
   EXPECT_EQ(run({"bench", config, "--dummy-weights", "--format", "f17"}).code, 2);
+  EXPECT_EQ(run({"bench", config, "--dummy-weights", "--head-format", "f17"}).code, 2);
+  EXPECT_EQ(run({"bench", config, "--head-format", "f16"}).code, 2) << "of weights made up alone";
   EXPECT_EQ(run({"inspect", config, "--dummy-weights", "--plan", "--device", "cpu"}).code, 0);
 }
 

@@ -118,6 +118,41 @@ TEST(CheckpointCacheScales, AreRefusedWhereNoLayerHasThem) {
   }
 }
 
+// A head that stays wide, and llama.cpp's mix: what lies where is what the file would hold.
+TEST(CheckpointFormats, DummyWeightsOfSeveralFormats) {
+  const std::string config = PAGODA_SOURCE_DIR "/configs/Llama-3.1-8B.json";
+  const auto formats_of = [&](const ModelOptions& options) {
+    const api::DescribedFile described = api::describe_file(config, options).value();
+    std::map<std::string_view, std::int64_t> count;
+    for (const model::BoundTensor& tensor : described.description.binding.tensors) {
+      if (tensor.matrix) ++count[tensor.entry->format->name];
+    }
+    return count;
+  };
+  using Count = std::map<std::string_view, std::int64_t>;
+  EXPECT_EQ(formats_of({.dummy_weights = "gptq4_g128", .dummy_head = "bf16"}),
+            (Count{{"bf16", 2}, {"packed4_g128", 32 * 7}}));
+  // Values and down products of 16 of 32 layers, and the head.
+  EXPECT_EQ(formats_of({.dummy_weights = "q4_k_m"}), (Count{{"q6_k", 2 * 16 + 1}, {"q4_k", 32 * 5 + 2 * 16 + 1}}));
+  for (const ModelOptions& wrong :
+       {ModelOptions{.dummy_weights = "q4_k_l"}, ModelOptions{.dummy_weights = "bf16", .dummy_head = "b16"}}) {
+    const auto described = api::describe_file(config, wrong);
+    ASSERT_FALSE(described.ok());
+    EXPECT_EQ(described.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(described.error().param, wrong.dummy_head.empty() ? "dummy_weights" : "dummy_head");
+    EXPECT_NE(described.error().message.find("q4_k_m"), std::string::npos);
+  }
+  // Another format's bytes, and one model's whole answer.
+  const std::string small = fixtures::checkpoint_path("packed4_g128") + "/config.json";
+  const auto logprobs = [&](const char* head) {
+    const auto model =
+        Model::open(library(), small, {.device = "cpu", .dummy_weights = "packed4_g128", .dummy_head = head});
+    return score(*model, {.text = TokenIds{{3, 7, 11}}, .on_logits = {}}).value().logprobs;
+  };
+  EXPECT_EQ(logprobs(""), logprobs("packed4_g128"));
+  EXPECT_NE(logprobs(""), logprobs("bf16"));
+}
+
 // Names of DESIGN 6 for weights that nobody has.
 TEST(CheckpointFormats, DummyWeightsOfEachName) {
   for (const char* format : {"affine4_g64", "fp8_block128", "gptq4_g128", "nvfp4"}) {  // the others are like these
