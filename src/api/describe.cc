@@ -63,6 +63,10 @@ Result<model::FormatOf> dummy_formats(const ModelOptions& options) {
 }
 
 Result<DescribedFile> describe_file(const std::string& path, const ModelOptions& options) {
+  if (options.dummy_weights.empty() && !options.dummy_head.empty()) {
+    return fail_param(ErrorCode::kInvalidArgument, "dummy_head", "{} has weights of its own: none are made up for it",
+                      path);
+  }
   io::ModelFile file = PAGODA_TRY(options.dummy_weights.empty() ? io::open_model(path) : open_dummy(path, options));
   model::ModelDescription description =
       PAGODA_TRY(model::describe_model(file.config(), file.tensors(), options.ignore_keys));

@@ -2,6 +2,8 @@
 // as computed elsewhere in float64.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "api/describe.h"
 #include "fixtures/checkpoints.h"
 #include "io/byte_source.h"
@@ -142,6 +144,9 @@ TEST(CheckpointFormats, DummyWeightsOfSeveralFormats) {
     EXPECT_EQ(described.error().param, wrong.dummy_head.empty() ? "dummy_weights" : "dummy_head");
     EXPECT_NE(described.error().message.find("q4_k_m"), std::string::npos);
   }
+  const auto own = api::describe_file(fixtures::checkpoint_path("packed4_g128"), {.dummy_head = "bf16"});
+  ASSERT_FALSE(own.ok()) << "it has weights of its own";
+  EXPECT_EQ(own.error().param, "dummy_head");
   // Another format's bytes, and one model's whole answer.
   const std::string small = fixtures::checkpoint_path("packed4_g128") + "/config.json";
   const auto logprobs = [&](const char* head) {
