@@ -2,24 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <memory>
-#include <new>
 
 #include "constant_runner.h"
 #include "engine_fixture.h"
-
-namespace {
-thread_local std::int64_t num_allocations = 0;
-}
-
-void* operator new(std::size_t size) {
-  ++num_allocations;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "fixtures/allocations.h"
 
 namespace pagoda::engine {
 namespace {
@@ -35,11 +22,11 @@ TEST(AllocationTest, StepsOfManyRowsAllocateNothing) {
       all_there.wait(false);
       const bool decodes = std::ssize(batch.rows) == kRows && std::ssize(batch.tokens) == kRows;
       if (decodes && decoded) {
-        during += num_allocations - before;
+        during += fixtures::num_allocations_here() - before;
         ++steps;
       }
       decoded = decodes;
-      before = num_allocations;
+      before = fixtures::num_allocations_here();
     });
     Options options;
     options.limits = {.context = 300,

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <random>
 
-#include "allocation_meter.h"
+#include "fixtures/allocations.h"
 #include "fixtures/gguf_writer.h"
 #include "io/gguf.h"
 #include "io/model_file.h"
@@ -65,7 +65,7 @@ TEST(GgufDamage, FlippedBitsOfTheHeader) {
   for (int i = 0; i < kFlips; ++i) {
     const std::size_t bit = random() % (header_bytes * 8);
     file[bit / 8] = static_cast<char>(file[bit / 8] ^ (1 << (bit % 8)));
-    const AllocationMeter meter;
+    const fixtures::AllocationMeter meter;
     const auto header = read(file);
     ASSERT_LT(meter.peak_bytes(), header_bytes + (std::size_t{1} << 20)) << "bit " << bit;
     if (!header.ok()) {

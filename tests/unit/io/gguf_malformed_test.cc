@@ -4,7 +4,7 @@
 #include <ctime>
 #include <functional>
 
-#include "allocation_meter.h"
+#include "fixtures/allocations.h"
 #include "gguf_draft.h"
 #include "io/gguf.h"
 
@@ -369,7 +369,7 @@ TEST(GgufMalformed, HugeCountsInTinyFiles) {
                                  with_value(T::kArray, array_value(T::kArray, count, {})),
                                  with_value(T::kArray, array_value(T::kArray, 1, nested))};
     for (const std::string& file : files) {
-      const AllocationMeter meter;
+      const fixtures::AllocationMeter meter;
       const std::clock_t start = std::clock();  // of this process: the machine may be busy
       EXPECT_FALSE(read(file).ok());
       const std::clock_t taken = std::clock() - start;
@@ -380,7 +380,7 @@ TEST(GgufMalformed, HugeCountsInTinyFiles) {
 }
 
 TEST(AllocationMeter, SeesAnAllocation) {
-  const AllocationMeter meter;
+  const fixtures::AllocationMeter meter;
   { std::vector<char> block(20 << 20); }
   EXPECT_GE(meter.peak_bytes(), std::size_t{20} << 20);
 }

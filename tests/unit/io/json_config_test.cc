@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "allocation_meter.h"
+#include "fixtures/allocations.h"
 
 namespace pagoda::io {
 namespace {
@@ -67,7 +67,7 @@ TEST(JsonConfig, HostileTextsCostLittle) {
   std::string list = "{\"l\":[1";
   for (int i = 0; i < 1100000; ++i) list += ",1";
   for (const std::string& text : {long_path + "}}", list + "]}"}) {
-    const AllocationMeter meter;
+    const fixtures::AllocationMeter meter;
     EXPECT_EQ(refusal(text).code, ErrorCode::kJsonLimit);
     EXPECT_LT(meter.peak_bytes(), 64 * text.size() + (std::size_t{64} << 20));
   }

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <random>
 
-#include "allocation_meter.h"
+#include "fixtures/allocations.h"
 #include "fixtures/safetensors_writer.h"
 #include "io/model_file.h"
 
@@ -148,7 +148,7 @@ TEST(Safetensors, EveryKindOfMalformedFileHasItsCode) {
   for (Kind& kind : tensor_kinds()) kinds.push_back(std::move(kind));
   ASSERT_GE(kinds.size(), 50u);
   for (const Kind& kind : kinds) {
-    const AllocationMeter meter;
+    const fixtures::AllocationMeter meter;
     const auto tensors = read(kind.file);
     ASSERT_FALSE(tensors.ok()) << kind.name;
     EXPECT_EQ(static_cast<int>(tensors.error().code), static_cast<int>(kind.code))
@@ -236,7 +236,7 @@ TEST(Safetensors, ManyEntriesCostLittle) {
   std::string header = "{";
   for (int i = 0; i < 140000; ++i) header += pagoda::format("{}\"{:x}\":{{}}", i == 0 ? "" : ",", i);
   const std::string file = safetensors_file(header + "}", "");
-  const AllocationMeter meter;
+  const fixtures::AllocationMeter meter;
   const std::clock_t start = std::clock();
   EXPECT_FALSE(read(file).ok());
   EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC);

@@ -1,8 +1,8 @@
 // A step allocates nothing (DESIGN 2): neither running it nor taking its results.
 #include <gtest/gtest.h>
 
+#include "fixtures/allocations.h"
 #include "fixtures/runner_driver.h"
-#include "unit/runtime/allocation_meter.h"
 
 namespace pagoda::runtime {
 namespace {
@@ -34,15 +34,15 @@ TEST(Allocation, StepsAllocateNothingOnceSequencesAreIn) {
         feeds.push_back({.slot = slot, .count = prefill ? 10 : 1, .wants_id = step >= 5});
       }
       driver.step(feeds, [&](auto&& run) {
-        const std::int64_t before = num_allocations();
+        const std::int64_t before = fixtures::num_allocations();
         run();
         if (step != 0 && step != 5 && step != 6) {  // results grow when more is wanted for the first time
-          EXPECT_EQ(num_allocations() - before, 0) << setting.name << ", step " << step;
+          EXPECT_EQ(fixtures::num_allocations() - before, 0) << setting.name << ", step " << step;
         }
       });
     }
   }
-  EXPECT_GT(num_allocations(), 0);
+  EXPECT_GT(fixtures::num_allocations(), 0);
 }
 
 }  // namespace

@@ -1,22 +1,8 @@
 // A step allocates nothing (DESIGN 2): neither composing it nor taking its results.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
+#include "fixtures/allocations.h"
 #include "unit/sched/scripted_engine.h"
-
-namespace {
-std::int64_t num_allocations = 0;
-}
-
-void* operator new(std::size_t size) {
-  ++num_allocations;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace pagoda::sched {
 namespace {
@@ -34,17 +20,17 @@ TEST(AllocationTest, StepsAllocateNothingOnceSequencesAreIn) {
   }
   const Ids ids(6, 4);
   for (int step = 0; step < 140; ++step) {
-    const std::int64_t before = num_allocations;
+    const std::int64_t before = fixtures::num_allocations();
     const Batch* batch = scheduler.next();
     ASSERT_NE(batch, nullptr);
-    const std::int64_t composed = num_allocations;
+    const std::int64_t composed = fixtures::num_allocations();
     const auto drawn = static_cast<std::size_t>(batch->num_ids());
     EXPECT_TRUE(scheduler.complete(batch->step, std::span(ids).first(drawn)).size() <= 6);
     if (!batch->admitted.empty()) continue;  // a sequence comes in with its memory
     EXPECT_EQ(composed - before, 0) << "composing step " << step;
-    EXPECT_EQ(num_allocations - composed, 0) << "completing step " << step;
+    EXPECT_EQ(fixtures::num_allocations() - composed, 0) << "completing step " << step;
   }
-  EXPECT_GT(num_allocations, 0);
+  EXPECT_GT(fixtures::num_allocations(), 0);
 }
 
 }  // namespace
