@@ -171,7 +171,7 @@ std::vector<std::int32_t> shuffled_tables(std::span<const Row> rows, std::int64_
 struct Shape {
   Geometry geometry;
   std::int64_t batch, context;
-  double best_engine_us;  ///< of three, PERFORMANCE 1.2; 0: none known
+  double best_engine_us;  ///< of three; 0: none known
   bool ragged = false;
   bool neighbours = false;  ///< pages in the order of their blocks, else shuffled
 };

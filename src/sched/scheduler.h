@@ -63,7 +63,7 @@ struct SchedulerStats {
 /// come in by priority, then arrival, when a slot is free and their prompt fits beside what the running ones have yet
 /// to take; the head of the queue is never passed by. When blocks run short the youngest of lowest priority gives its
 /// own back and waits again at its old place; what it had is computed anew. Chunk borders and batch mates do not change
-/// a sequence's ids (DESIGN 5).
+/// a sequence's ids.
 ///
 /// Not thread-safe: the engine thread owns it and calls, for each step, next → run → complete, in order. `cache` is
 /// lent for the scheduler's life.

@@ -58,7 +58,7 @@ std::optional<int> hex_digit(char c) {
   return std::nullopt;
 }
 
-/// Tokens whose text is known to end an answer (SPEC 7.6, and the vocabularies of later models).
+/// Tokens whose text is known to end an answer (in the vocabularies of known models).
 constexpr std::string_view kEndTexts[] = {
     "<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<|end|>",  "<end_of_turn>",    "<turn|>",
     "<|eot_id|>",    "<|eom_id|>",      "<|return|>", "<|call|>", "<|tool_response>", "<｜end▁of▁sentence｜>",

@@ -108,11 +108,13 @@ class Streams(unittest.TestCase):
                 self.assertEqual(usage[field], whole["usage"][field])
 
     def test_c6_no_usage_unless_asked(self):
+        """CASES C6."""
         for chunk in stream("/v1/chat/completions", chat(max_tokens=3)):
             self.assertNotIn("usage", chunk)
             self.assertEqual(len(chunk["choices"]), 1)
 
     def test_c1_stop_prefixes_are_held_back(self):
+        """CASES C1."""
         body = completion("1, 2, 3, 4, 5,", max_tokens=40)
         text = ok(self, server.post("/v1/completions", body))["choices"][0]["text"]
         self.assertGreater(len(text), 20)
@@ -125,6 +127,7 @@ class Streams(unittest.TestCase):
         self.assertEqual("".join(parts), whole["text"])
 
     def test_a1_prompt_bytes_are_never_part_of_the_answer(self):
+        """CASES A1."""
         ids = ok(self, server.post("/tokenize", {"prompt": "Hello world 🌶"}))["tokens"]
         for cut in (1, 2):
             body = completion(ids[:-cut], max_tokens=6)
@@ -134,12 +137,14 @@ class Streams(unittest.TestCase):
             self.assertNotIn("Hello", parts[0])
 
     def test_i2_a_character_cut_by_max_tokens(self):
+        """CASES I2."""
         for tokens in range(1, 5):
             body = completion("🌶🌶🌶🌶🌶🌶", max_tokens=tokens)
             whole = ok(self, server.post("/v1/completions", body))["choices"][0]["text"]
             self.assertEqual("".join(c["text"] for ch in stream("/v1/completions", body) for c in ch["choices"]), whole)
 
     def test_i1_clients_that_leave(self):
+        """CASES I1."""
         idle = server.metric("kv_blocks_used")
         body = json.dumps(chat("Tell a very long story.", max_tokens=1500, stream=True)).encode()
         head = (f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -191,6 +196,7 @@ class Completions(unittest.TestCase):
         self.assertEqual(self.text("The sky is", max_tokens=0, echo=True), ["The sky is"])
 
     def test_c4_logprobs_of_prompt_and_answer(self):
+        """CASES C4."""
         body = completion("correct horse battery staple", echo=True, logprobs=1, temperature=1, top_k=1, max_tokens=3)
         choice = ok(self, server.post("/v1/completions", body))["choices"][0]
         table = choice["logprobs"]
@@ -347,6 +353,7 @@ class Fields(unittest.TestCase):
     """Every documented field times values that it must not have."""
 
     def test_i3_wrong_values(self):
+        """CASES I3."""
         api = json.loads(server.get("/openapi.json")[2])
         valid = {"/v1/chat/completions": chat(max_tokens=1), "/v1/completions": completion(max_tokens=1),
                  "/tokenize": {"prompt": "x"}, "/detokenize": {"tokens": [1]}}
@@ -403,10 +410,12 @@ class Fields(unittest.TestCase):
             self.assertEqual(set(body["error"]), {"message", "type", "param", "code"})
 
     def test_c7_bias_outside_the_vocabulary(self):
+        """CASES C7."""
         for bias in ({"191222": -100}, {"AI": -100}, {"-1": 1}, {"1": 1e9}, {"1.5": 1}, {"": 1}, {"01": 1}, {"1": "x"}):
             refused(self, server.post("/v1/completions", completion(logit_bias=bias)), 400, "logit_bias")
 
     def test_c3_i5_prompts_at_the_context(self):
+        """CASES C3, I5."""
         one = ok(self, server.post("/tokenize", {"prompt": " a"}))["tokens"]
         self.assertEqual(len(one), 1)
         for count, status in ((2047, 200), (2049, 400), (20480, 400)):
@@ -456,6 +465,7 @@ def allows(schema, value):
 
 class Templates(unittest.TestCase):
     def test_b1_b5_a_template_that_refuses(self):
+        """CASES B1, B5."""
         import tempfile
         with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
             file.write("{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"

@@ -5,7 +5,7 @@
 
 Each folder is searched for tokenizer.json. `tokenizers` 0.23 must be importable. Texts: the hard ones of
 tools/tokenizer_texts.py, runs of one character, every character alone, and a megabyte of all kinds. Marks are
-compared in both ways: as text and as marks. What Pagoda takes for a mark (RELIABILITY: no user forges one) is made
+compared in both ways: as text and as marks. What Pagoda takes for a mark (no user forges one) is made
 special in the library's copy too.
 """
 import concurrent.futures

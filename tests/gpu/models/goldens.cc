@@ -209,7 +209,7 @@ TEST_P(FilesOnGpu, LogProbabilitiesAreNearTheReferences) {
   EXPECT_GT(mean_divergence(broken, exact, ids.size()), 1e-3) << "the comparison is blind";
 }
 
-// DESIGN 5: two logits that lie within 0.1 may change places.
+// Two logits that lie within 0.1 may change places.
 TEST_P(FilesOnGpu, GreedyIdsAreTheReferencesUpToNearTies) {
   constexpr std::int64_t kDrawn = 40;
   std::vector<std::int32_t> ids = GetParam().ids();

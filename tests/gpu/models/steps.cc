@@ -1,4 +1,4 @@
-// What is promised of single steps on a GPU (DESIGN 5): the same bits for the same shape of step, whatever lies beside,
+// What is promised of single steps on a GPU: the same bits for the same shape of step, whatever lies beside,
 // and the same ids up to near ties for any other.
 #include <algorithm>
 #include <cmath>
@@ -299,7 +299,7 @@ double gap_after(runtime::Runner& runner, const std::vector<std::int32_t>& ids, 
   return static_cast<double>(row[0] - row[1]);
 }
 
-// DESIGN 5: another chunk, bucket or hit gives the same ids up to the first near tie.
+// Another chunk, bucket or hit gives the same ids up to the first near tie.
 TEST(PromptsOnGpu, IdsAreEqualUpToNearTies) {
   const char* const folder = std::getenv("PAGODA_MODELS");
   const std::string path = std::string(folder != nullptr ? folder : "models") + "/SmolLM2-135M-Instruct.Q4_1.gguf";

@@ -158,7 +158,7 @@ TEST(CheckpointFormats, DummyWeightsOfSeveralFormats) {
   EXPECT_NE(logprobs(""), logprobs("bf16"));
 }
 
-// Names of DESIGN 6 for weights that nobody has.
+// The command line's names for weights that nobody has.
 TEST(CheckpointFormats, DummyWeightsOfEachName) {
   for (const char* format : {"affine4_g64", "fp8_block128", "gptq4_g128", "nvfp4"}) {  // the others are like these
     const std::string config = fixtures::checkpoint_path("packed4_g128") + "/config.json";

@@ -1,4 +1,4 @@
-// A step allocates nothing (DESIGN 2): neither composing it nor handing out what it brought, however many rows it has.
+// A step allocates nothing: neither composing it nor handing out what it brought, however many rows it has.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -77,7 +77,7 @@ TEST(KvCacheTest, AHitIsTheLongestPrefixOfWholeBlocks) {
   EXPECT_EQ(hit(cache, other), 0);
 }
 
-// SPEC 1.7: something must be computed, and to keep all bits equal it is the whole last block.
+// Something must be computed, and to keep all bits equal it is the whole last block.
 TEST(KvCacheTest, AFullHitLeavesTheLastBlockToCompute) {
   KvCache cache = cache_of({full(20)});
   CachedSequence first = compute(cache, ids_of(12));
@@ -133,7 +133,7 @@ TEST(KvCacheTest, CountersSayWhatHappened) {
   EXPECT_EQ(cache.stats().groups[0], (GroupUsage{.total = 20, .free = 18, .live = 0, .cached = 2}));
 }
 
-// SPEC 1.5: what can never fit, and what does not fit now.
+// What can never fit, and what does not fit now.
 TEST(KvCacheTest, BothPressureErrorsNameTheirNumbers) {
   KvCache cache = cache_of({full(5)});
   const Ids long_ids = ids_of(21), ids = ids_of(9), other = ids_of(9, 500);
@@ -214,7 +214,7 @@ TEST(KvCacheTest, ProtectedPrefixesAreCountedWhenOthersAreEvicted) {
   cache.release(needy);
 }
 
-// SPEC 1.6: the newest block of the same content takes the key over.
+// The newest block of the same content takes the key over.
 TEST(KvCacheTest, TwoThatComputedTheSameKeepOneBlock) {
   KvCache cache = cache_of({full(9)});
   CachedSequence a = open(cache, ids_of(5)), b = open(cache, ids_of(5));

@@ -26,7 +26,7 @@ void expect_fault(const Status& status, Fault fault, const std::string& values) 
   EXPECT_THAT(status.error().message, HasSubstr(values));
 }
 
-// The reference vectors of SPEC 1.3.
+// Plans written out by hand.
 TEST(WritePlanTest, ReferenceVectors) {
   const BlockTable table(2, {7, 8}, 4);
   const KvWritePlan plan = plan_of(table, 1, 3, 5);
@@ -121,7 +121,7 @@ TEST(WritePlanTest, MakeRefuses) {
   expect_fault(make(table, 0, -1), Fault::kPositionOverflow, "-1");
 }
 
-// SPEC 1.12, row by row.
+// Each check, row by row.
 TEST(WritePlanTest, DecodeFaults) {
   const BlockTable table(2, {7, 8}, 4);
   EXPECT_TRUE(plan_of(table, 3, 1).check_decode(0, kGroup, table).ok());

@@ -225,7 +225,7 @@ TEST(Formats, ListIsConsistent) {
     ASSERT_NE(find_format(alias.name), nullptr) << alias.name;
     EXPECT_EQ(find_format(alias.name)->name, alias.of);
   }
-  for (const char* name :  // the command line's, of DESIGN 6
+  for (const char* name :  // the command line's
        {"f32", "f16", "bf16", "affine4_g64", "affine8_g64", "fp8_e4m3", "fp8_e5m2", "fp8_block128", "gptq4_g128",
         "awq4_g128", "packed4_g128", "packed8", "bnb_nf4", "mxfp4", "mxfp8", "nvfp4", "q4_k"}) {
     EXPECT_NE(find_format(name), nullptr) << name;

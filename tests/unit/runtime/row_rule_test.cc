@@ -1,4 +1,4 @@
-// The row rule (DESIGN 5): the bits of a row follow from its own sequence alone.
+// The row rule: the bits of a row follow from its own sequence alone.
 #include <gtest/gtest.h>
 
 #include "fixtures/runner_driver.h"

@@ -1,4 +1,4 @@
-// A step allocates nothing (DESIGN 2): neither composing it nor taking its results.
+// A step allocates nothing: neither composing it nor taking its results.
 #include <gtest/gtest.h>
 
 #include "fixtures/allocations.h"

@@ -1,4 +1,4 @@
-// Each fault of a batch (SPEC 1.12, decode and prefill batches) is found by name in a batch that was sound before.
+// Each fault of a batch (of decodes and of prefill) is found by name in a batch that was sound before.
 #include "sched/check_batch.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// SPEC 7.2 and 7.3: decodes first, a bounded quantum of prefill beside them; half of it is the eldest's, the rest goes
+// Decodes first, a bounded quantum of prefill beside them; half of it is the eldest's, the rest goes
 // to the shortest.
 #include <gtest/gtest.h>
 

@@ -140,7 +140,7 @@ TEST(ChatTemplate, KeepsKeyOrderAndTheLastOfEqualKeys) {
             R"({'b': 3, 'a': 2.0, 'c': 100.0, 'd': 0}{"b": 3, "a": 2.0, "c": 100.0, "d": 0})");
 }
 
-TEST(ChatTemplate, JoinsSurrogatesAndKeepsUtf8) {
+TEST(ChatTemplate, JoinsSurrogatesAndKeepsUtf8) {  // CASES B2
   EXPECT_EQ(render("{{ x | tojson }}", "[]", R"({"x": "\ud83d\ude00 查询天气 <b>&'"})")->text, "\"😀 查询天气 <b>&'\"");
 }
 
@@ -175,13 +175,13 @@ TEST(ChatTemplate, SaysWhichVariablesItReads) {
   EXPECT_FALSE(parsed->reads("thinking"));
 }
 
-TEST(ChatTemplate, TheClockIsInjectable) {  // case B4
+TEST(ChatTemplate, TheClockIsInjectable) {  // CASES B4
   setenv("TZ", "UTC", 1);
   tzset();
   EXPECT_EQ(render("{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}")->text, "26 Jul 2025");
 }
 
-// --- errors (cases B1, B5) ------------------------------------------------------------------------------------------
+// --- errors (CASES B1, B5) ------------------------------------------------------------------------------------------
 
 TEST(ChatTemplate, AnErrorCarriesTheTemplatesWords) {
   const auto raised = render("a\n{{ raise_exception('Roles must alternate é') }}");
