@@ -46,6 +46,17 @@ TEST(GpuReceipt, NamesTheUnitsThatNoneCovers) {
   std::printf("%zu of %zu units for the H200 have a receipt\n", covered, units.size());
 }
 
+// A line of code that is no more says nothing of the code that is.
+TEST(GpuReceipt, EveryLineIsOfTodaysCode) {
+  std::ifstream file(PAGODA_SOURCE_DIR "/tests/golden/gpu_receipt.tsv");
+  const GpuReceipt receipt = GpuReceipt::parse(file);
+  EXPECT_GT(receipt.lines.size(), 100u);
+  for (const auto& [unit, key] : receipt.lines) {
+    EXPECT_EQ(key, fixtures::unit_key(unit))
+        << fixtures::unit_name(unit) << " has changed since it ran on a GPU: run tests/gpu again, or take its line out";
+  }
+}
+
 TEST(GpuReceipt, ALineCountsForTheSameSourcesAndOptionsOnly) {
   CompileUnit unit{.source = "kernels/stages/cuda_softcap.cu", .defines = {"THREADS=256"}, .architecture = "sm_90"};
   const std::string key = fixtures::unit_key(unit);

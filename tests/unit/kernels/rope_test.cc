@@ -89,23 +89,31 @@ TEST(Rope, Llama3KeepsShortWavelengthsAndStretchesLongOnes) {
   expect_angles(spec, frequencies, 1);
 }
 
+// The ramp's ends: inside the pairs; the lower below the first; the upper behind the last pair, or even behind the last
+// element, to which it is held.
 TEST(Rope, YarnMixesByPairAndScalesAttention) {
-  RopeSpec spec{
-      .kind = RopeKind::kYarn, .theta = 10000, .head_dim = 64, .rotary_dim = 64, .factor = 4, .original_context = 4096};
-  const auto pair_of = [](long double turns) {
-    return 64 * logl(4096 / (turns * 2 * std::numbers::pi_v<long double>)) / (2 * logl(10000));
-  };
-  for (const bool truncate : {true, false}) {
-    spec.truncate = truncate;
-    const long double low = truncate ? floorl(pair_of(32)) : pair_of(32);
-    const long double high = truncate ? ceill(pair_of(1)) : pair_of(1);
-    auto frequencies = plain_frequencies(10000, 64, 32);
-    for (int i = 0; i < 32; ++i) {
-      const long double ramp = std::min(1.0L, std::max(0.0L, (i - low) / (high - low)));
-      auto& frequency = frequencies[static_cast<std::size_t>(i)];
-      frequency = frequency * (1 - ramp) + frequency / 4 * ramp;
+  for (const auto& [theta, context] : {std::pair(10000.0, 4096), {10000.0, 150}, {10000.0, 131072}, {200.0, 300000}}) {
+    RopeSpec spec{.kind = RopeKind::kYarn,
+                  .theta = theta,
+                  .head_dim = 64,
+                  .rotary_dim = 64,
+                  .factor = 4,
+                  .original_context = static_cast<double>(context)};
+    const auto pair_of = [&](long double turns) {
+      return 64 * logl(spec.original_context / (turns * 2 * std::numbers::pi_v<long double>)) / (2 * logl(spec.theta));
+    };
+    for (const bool truncate : {true, false}) {
+      spec.truncate = truncate;
+      const long double low = std::max(0.0L, truncate ? floorl(pair_of(32)) : pair_of(32));
+      const long double high = std::min(63.0L, truncate ? ceill(pair_of(1)) : pair_of(1));
+      auto frequencies = plain_frequencies(spec.theta, 64, 32);
+      for (int i = 0; i < 32; ++i) {
+        const long double ramp = std::min(1.0L, std::max(0.0L, (i - low) / (high - low)));
+        auto& frequency = frequencies[static_cast<std::size_t>(i)];
+        frequency = frequency * (1 - ramp) + frequency / 4 * ramp;
+      }
+      expect_angles(spec, frequencies, 0.1 * std::log(4.0) + 1);
     }
-    expect_angles(spec, frequencies, 0.1 * std::log(4.0) + 1);
   }
 }
 
