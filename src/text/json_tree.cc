@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/result.h"
+#include "text/utf8.h"
 
 namespace pagoda::text {
 namespace {
@@ -40,11 +41,13 @@ class JsonTreeBuilder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, J
     return tiny && add_number(0);
   }
   bool String(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
+    if (!is_whole({bytes, length})) return false;
     const auto begin = static_cast<std::uint32_t>(tree.texts_.size());
     tree.texts_.append(bytes, length);
     return add(Kind::kString, begin, length);
   }
   bool Key(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
+    if (!is_whole({bytes, length})) return false;
     key_begin_ = static_cast<std::uint32_t>(tree.texts_.size());
     key_size_ = length;
     tree.texts_.append(bytes, length);
@@ -57,8 +60,14 @@ class JsonTreeBuilder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, J
 
   JsonTree tree;
   bool too_large = false;  ///< a number was beyond what a double can hold
+  bool half_pair = false;  ///< an escape was half of a surrogate pair
 
  private:
+  /// RapidJSON checks the bytes that stand in a text, and of escapes only the first halves of pairs.
+  bool is_whole(std::string_view text) {
+    half_pair = text.find('\xED') != std::string_view::npos && valid_utf8_length(text) != text.size();
+    return !half_pair;
+  }
   bool add_number(double number) {
     const auto begin = static_cast<std::uint32_t>(tree.numbers_.size());
     tree.numbers_.push_back(number);
@@ -127,6 +136,10 @@ Result<JsonTree> JsonTree::parse(std::string_view json, std::string_view name) {
   const auto status = reader.Parse<kFlags>(stream, builder);
   if (builder.too_large) {
     return fail(ErrorCode::kJsonSyntax, "{}: a number before byte {} is beyond what a double can hold", name,
+                status.Offset());
+  }
+  if (builder.half_pair) {
+    return fail(ErrorCode::kJsonEncoding, "{}: not JSON at byte {}: an escape is half of a surrogate pair", name,
                 status.Offset());
   }
   if (status.Code() == rapidjson::kParseErrorTermination) {

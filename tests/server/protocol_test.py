@@ -404,7 +404,7 @@ class Fields(unittest.TestCase):
 
     def test_bodies_that_are_no_json(self):
         for text in ("", "{", "{:", "[]", "1", '"x"', '{"a":1}x', '{"model":"\xff"}', '{"model": "a", "model": "b"}',
-                     "\0", '{"prompt": "\\ud800"}', "[" * 100000):
+                     "\0", '{"prompt": "\\ud800"}', '{"prompt": "\\ude00"}', '{"\\ude00": 1}', "[" * 100000):
             status, body = server.post("/v1/completions", text.encode("latin-1"))
             self.assertEqual(status, 400, text)
             self.assertEqual(set(body["error"]), {"message", "type", "param", "code"})

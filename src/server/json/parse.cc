@@ -9,6 +9,15 @@
 namespace pagoda::server {
 namespace {
 
+/// Whether an escape has put half of a surrogate pair into a text: RapidJSON checks the bytes that stand there, and of
+/// escapes only first halves.
+bool has_lone_surrogate(std::string_view text) {
+  for (std::size_t at = 0; (at = text.find('\xED', at)) != std::string_view::npos; ++at) {
+    if (at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) >= 0xA0) return true;
+  }
+  return false;
+}
+
 /// Builds the value at the reader's events, and knows which top-level member it is in.
 class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> {
  public:
@@ -23,10 +32,12 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return add({.kind = Kind::kNumber, .text = std::string(digits, length)});
   }
   bool String(const char* bytes, Size length, bool /*copy*/) {
+    if (has_lone_surrogate({bytes, length})) return refuse(kHalfPair);
     return add({.kind = Kind::kString, .text = std::string(bytes, length)});
   }
   bool Key(const char* bytes, Size length, bool /*copy*/) {
     const std::string_view key(bytes, length);
+    if (has_lone_surrogate(key)) return refuse(kHalfPair);
     if (open_.size() == 1) field_ = key;
     open_.back()->members.emplace_back(key, Json{});
     return true;
@@ -49,6 +60,8 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
   const char* refusal() const { return refusal_; }
 
  private:
+  static constexpr const char* kHalfPair = "an escape is half of a surrogate pair";
+
   bool refuse(const char* why) {
     refusal_ = why;
     return false;

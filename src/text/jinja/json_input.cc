@@ -38,6 +38,7 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return put(Value::integer(value));
   }
   bool String(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
+    if (!is_valid_utf8({bytes, length})) return refuse(kHalfPair);
     return put(machine_.untrusted({bytes, length}));
   }
   bool StartObject() {
@@ -45,6 +46,7 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return open({.dict = dict, .key = {}, .items = {}});
   }
   bool Key(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
+    if (!is_valid_utf8({bytes, length})) return refuse(kHalfPair);
     stack_.back().key = machine_.untrusted({bytes, length});
     return true;
   }
@@ -69,6 +71,9 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     Value key;
     std::vector<Value> items;
   };
+
+  /// RapidJSON checks the bytes that stand in a text, and of escapes only the first halves of pairs.
+  static constexpr const char* kHalfPair = "half of a surrogate pair";
 
   bool refuse(std::string why) {
     refusal = std::move(why);

@@ -145,8 +145,8 @@ TEST(ChatTemplate, JoinsSurrogatesAndKeepsUtf8) {  // CASES B2
 }
 
 TEST(ChatTemplate, NamesTheInputThatIsNotJson) {
-  for (const char* bad :
-       {"", "[", "[1,]", "nope", "[\"\xff\"]", R"(["\ud800"])", "[123456789012345678901234567890]", "[1] 2"}) {
+  for (const char* bad : {"", "[", "[1,]", "nope", "[\"\xff\"]", R"(["\ud800"])", R"(["\ude00"])", R"([{"\ude00": 1}])",
+                          "[123456789012345678901234567890]", "[1] 2"}) {
     const auto result = render("x", bad);
     ASSERT_FALSE(result.ok()) << bad;
     EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument) << bad;

@@ -203,6 +203,7 @@ const std::vector<Damage> kDamages = {
     {"Truncated", "\"merges\": [[\"a\", \"b\"], [\"_\", \"ab\"], \"a a\"]}\n}", "", kSyntax, "not JSON"},
     {"TextBehind", "\"a a\"]}\n}", "\"a a\"]}\n} x", kSyntax, "not JSON"},
     {"LoneSurrogate", "\"_\": 3", "\"\\ud800\": 3", kEncoding, "not JSON"},
+    {"LoneSecondHalf", "\"_\": 3", "\"\\ude00\": 3", kEncoding, "not JSON"},
     {"RawInvalidUtf8", "\"_\": 3", "\"\xFF\": 3", kEncoding, "not JSON"},
     {"Version", "\"1.0\"", "\"2.0\"", kUnsupported, "version \"2.0\""},
     {"UnknownField", "\"padding\": null", "\"padding\": null, \"surprise\": 1", kUnsupported, "\"surprise\""},
