@@ -85,7 +85,7 @@ std::string Metrics::write(std::string_view model, const Stats& stats, std::int6
   const double usable = static_cast<double>(std::max<std::int64_t>(1, stats.blocks_total));
   out.add("gauge", "kv_cache_usage_perc", "Share of the KV cache that running requests hold; 1 is all.",
           static_cast<double>(stats.blocks_used) / usable);
-  out.add("gauge", "kv_blocks_total", "Blocks of the KV cache.", stats.blocks_total);
+  out.add("gauge", "kv_blocks", "Blocks of the KV cache.", stats.blocks_total);
   out.add("gauge", "kv_blocks_used", "Blocks that running requests hold.", stats.blocks_used);
   out.add("gauge", "kv_blocks_cached", "Blocks kept for reuse alone.", stats.blocks_cached);
   out.add("gauge", "kv_blocks_free", "Blocks that hold nothing.", stats.blocks_free);

@@ -129,8 +129,9 @@ class Http(unittest.TestCase):
         names = set()
         for line in text.splitlines():
             if line.startswith("# TYPE"):
-                name = line.split()[2]
+                _, _, name, kind = line.split()
                 self.assertNotIn(name, names)
+                self.assertEqual(kind == "counter", name.endswith("_total"), name)
                 names.add(name)
         self.assertGreater(self.server.metric("generation_tokens_total"), 0)
         for path in ("/health", "/ready"):
