@@ -31,14 +31,14 @@ models: model
 test: deps model
 	@tools/fetch_nvrtc.sh
 	@tools/build.sh release all
-	@ctest --test-dir build/release -L core --output-on-failure
+	@ctest --test-dir build/release -L core -j2 --output-on-failure
 
 test-all: test models
 	@tools/install_packages.sh browser
 	@tools/fetch_test_data.sh
 	@tools/fetch_browser_tests.sh
 	@tools/fetch_server_clients.sh
-	@ctest --test-dir build/release -L slow --output-on-failure
+	@ctest --test-dir build/release -L slow -j2 --output-on-failure
 
 # The drills in the numbers of a release, then every wrong value of every field and the crawl of all routes without a key:
 # about a quarter of an hour. What they measured is printed.
@@ -60,7 +60,8 @@ sanitize-threads: deps model
 fuzz: deps-dev
 	@CXX=clang++ tools/build.sh fuzz fuzzers
 	@for target in build/fuzz/bin/fuzz_*; do \
-	  "$$target" -max_total_time=60 -rss_limit_mb=512 -timeout=1 build/fuzz/new_inputs "tests/fuzz/corpus/$${target##*fuzz_}"; done
+	  name=$${target##*fuzz_}; mkdir -p build/fuzz/new_inputs/$$name; \
+	  "$$target" -max_total_time=60 -rss_limit_mb=512 -timeout=1 build/fuzz/new_inputs/$$name tests/fuzz/corpus/$$name; done
 
 bench: build models
 	@tools/bench.sh
@@ -69,6 +70,11 @@ bench: build models
 bench-gpu: build
 	@tools/build.sh release pagoda attention_cuda step_gap engine_load mma_bulk_codes_chain wgmma_codes_check gpu_parity gpu_models
 	@tools/bench_gpu.py $(ROWS)
+
+# The server's figures on this machine, as they are kept in bench/results/cpu_serve.jsonl.
+bench-server: build
+	@tools/install_packages.sh bench
+	@python3 bench/serve_cpu.py
 
 format: deps-dev
 	@git ls-files '*.h' '*.cc' 'web/*.js' 'tests/page/*.mjs' | xargs clang-format -i

@@ -50,7 +50,7 @@ async def stream(host, port, body, arrivals, key):
                      "gaps": [b - a for a, b in zip(times, times[1:-1])]})
 
 
-async def run(arguments):
+async def measure(arguments):
     parts = urllib.parse.urlsplit(arguments.url)
     request = urllib.request.Request(arguments.url + "/v1/models")
     if arguments.api_key:
@@ -91,11 +91,11 @@ async def run(arguments):
     if before:
         out["bytes_per_stream"] = (peak[0] - before[0]) // arguments.streams
         out["cpu_us_per_token"] = round((cpu_seconds(arguments.pid) - before[1]) * 1e6 / max(1, ok * arguments.tokens), 1)
-    print(json.dumps(out))
+    return out
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url")
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=1)
@@ -104,9 +104,17 @@ def main():
     parser.add_argument("--vocabulary", type=int, default=40000, help="ids of prompts are below it")
     parser.add_argument("--api-key", default="")
     parser.add_argument("--pid", type=int)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return parser
+
+
+def allow_many_sockets():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    asyncio.run(run(parser.parse_args()))
+
+
+def main():
+    allow_many_sockets()
+    print(json.dumps(asyncio.run(measure(parser_of(__doc__).parse_args()))))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ build="g++ cmake ninja-build pkg-config git python3 python3-pip ca-certificates
   $boost libtomlplusplus-dev
   libgtest-dev libgmock-dev"
 browser="chromium nodejs fonts-dejavu-core"
+bench="wrk nginx-light"
 develop="clang clang-format clang-tidy libclang-rt-14-dev"
 
 wanted=""

@@ -5,6 +5,7 @@ program and model come from the environment, as for tests/server."""
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,19 @@ class Files(unittest.TestCase):
         read = set(re.findall(r"\{(\w+)=~", expressions)) | set(re.findall(r"by \((\w+)\)", expressions))
         self.assertIn("model_name", read)
         self.assertEqual(read - labels, set())
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd is not here")
+    def test_systemd_takes_the_unit(self):
+        text = (ROOT / "deploy" / "pagoda.service").read_text()
+        program = pathlib.Path(PROGRAM).resolve()
+        for more, complaint in (("", ""), ("Nonsense=1\n", "Nonsense")):
+            with tempfile.TemporaryDirectory() as folder:
+                unit = pathlib.Path(folder, "pagoda.service")
+                unit.write_text(text.replace("/usr/local/bin/pagoda", str(program)) + more)
+                done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
+            found = [line for line in done.stderr.splitlines() if "pagoda.service" in line]
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([complaint in line for line in found], [True] if complaint else [], done.stderr)
 
     def test_every_line_of_the_example_configuration_is_taken(self):
         text = re.sub(r"^# (?=[a-z-]+ = )(?!tls-)", "", (ROOT / "deploy" / "serve.toml").read_text(), flags=re.M)

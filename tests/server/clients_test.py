@@ -1,13 +1,21 @@
-"""Clients that people use, unchanged: openai-python, langchain-openai, schemathesis (tests/server/requirements.txt)."""
+"""Clients that people use, unchanged: openai-python, langchain-openai, llama-benchy, Prometheus, schemathesis
+(requirements.txt)."""
+import contextlib
+import functools
+import http.server
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import openai
+import prometheus_client.parser
 from langchain_openai import ChatOpenAI, OpenAI as LangChainOpenAI
 
+from made_up_test import write_model
 from serving import NAME, Server
 
 
@@ -96,6 +104,58 @@ class LangChain(unittest.TestCase):
     def test_completions(self):
         model = LangChainOpenAI(base_url=server.url + "/v1", api_key="key", model=NAME, temperature=0, max_tokens=4)
         self.assertTrue(model.invoke("The sky is"))
+
+
+class LlamaBenchy(unittest.TestCase):
+    def test_it_measures_what_was_asked_for(self):
+        """A tiny model: what is tested is that each request is taken and counted. No host but this one is asked."""
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "book.txt"), "w") as book:
+                book.write("It was a dark and stormy night; the rain fell in torrents. " * 40)
+            with Server("--dummy-weights", "--tokenizer", folder, "--alias", "tiny",
+                        model=write_model(folder)) as tiny, serve_folder(folder) as books:
+                out = os.path.join(folder, "out.json")
+                done = subprocess.run(
+                    [sys.executable, "-m", "llama_benchy", "--base-url", tiny.url + "/v1",
+                     "--model", "tiny", "--tokenizer", folder, "--book-url", books + "/book.txt", "--pp", "96", "--tg", "24",
+                     "--depth", "0", "64", "--concurrency", "1", "3", "--runs", "2", "--exact-tg", "--skip-coherence",
+                     "--exit-on-first-fail", "--save-result", out, "--format", "json"],
+                    capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": folder, "HF_HUB_OFFLINE": "1"})
+                self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+                with open(out) as file:
+                    results = json.load(file)["benchmarks"]
+                self.assertEqual(tiny.metric("requests_refused_total"), 0)
+                self.assertEqual(len(results), 4, results)
+                # Its own count agrees with the server's: 24 tokens of each of 2 runs x (1 + 3) streams x 2 depths.
+                self.assertNotIn("No complete token_ids", done.stdout)
+                self.assertGreaterEqual(tiny.metric("generation_tokens_total"), 24 * 16)
+
+
+@contextlib.contextmanager
+def serve_folder(folder):
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as books:
+        threading.Thread(target=books.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{books.server_port}"
+        books.shutdown()
+
+
+class Prometheus(unittest.TestCase):
+    def test_its_reader_takes_all_metrics(self):
+        client.chat.completions.create(model=NAME, messages=HI, max_tokens=5)
+        text = server.get("/metrics", headers={"Authorization": "Bearer key"})[2].decode()
+        families = {f.name: f for f in prometheus_client.parser.text_string_to_metric_families(text)}
+        self.assertGreater(families["pagoda_generation_tokens"].samples[0].value, 0)
+        histograms = [f for f in families.values() if f.type == "histogram"]
+        self.assertGreater(len(histograms), 5)
+        for family in histograms:
+            values = {s.name[len(family.name):]: s.value for s in family.samples}
+            buckets = [(float(s.labels["le"]), s.value) for s in family.samples if s.name.endswith("_bucket")]
+            self.assertEqual(buckets, sorted(buckets, key=lambda b: b[0]), family.name)
+            counts = [count for _, count in buckets]
+            self.assertEqual(counts, sorted(counts), family.name)
+            self.assertEqual((buckets[-1][0], counts[-1]), (float("inf"), values["_count"]), family.name)
+            self.assertIn("_sum", values)
 
 
 class Schemathesis(unittest.TestCase):

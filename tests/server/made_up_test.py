@@ -20,11 +20,12 @@ def byte_characters():
     return {**{b: chr(b) for b in plain}, **{b: chr(256 + i) for i, b in enumerate(others)}}
 
 
-def write_model(folder):
+def write_model(folder, context=512):
+    """Leaves a tiny model's config.json and a tokenizer of bytes in the folder; returns what `serve` is given."""
     with open(os.path.join(ROOT, "configs/Qwen3-4B.json")) as file:
         config = json.load(file)
     config.update(vocab_size=MODEL_TOKENS, hidden_size=64, num_hidden_layers=2, intermediate_size=128, head_dim=32,
-                  num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512, max_window_layers=2,
+                  num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=context, max_window_layers=2,
                   eos_token_id=END, bos_token_id=END)
     added = [{"id": id, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
               "special": special} for id, text, special in
