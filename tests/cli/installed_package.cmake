@@ -1,24 +1,38 @@
-# Installs the build into a folder; builds examples/ask and README's program against nothing else, and lets both ask.
+# Installs the build into a folder; builds examples/ask and the programs of README.md and docs/embedding.md against
+# nothing else, and lets them ask.
 set(prefix ${BUILD}/installed)
 set(programs ${BUILD}/package_programs)
 set(model ${SOURCE}/models/SmolLM2-135M-Instruct.Q4_1.gguf)
 file(REMOVE_RECURSE ${prefix} ${programs})
 
-# README's lines below its #include are the body of a function.
-file(READ ${SOURCE}/README.md readme)
-string(REGEX MATCH "```cpp\n(#include[^\n]+\n)\n([^`]+)```" snippet "${readme}")
-if(NOT snippet)
-  message(FATAL_ERROR "README.md has no C++ program any more")
-endif()
-file(WRITE ${programs}/readme.cc "${CMAKE_MATCH_1}#include <iostream>\n\nint main() {\n${CMAKE_MATCH_2}}\n")
+# The C++ of a page is one program: its #include lines, and below them the body of main.
+function(write_program page out)
+  file(READ ${SOURCE}/${page} text)
+  string(REPLACE ";" "<semicolon>" text "${text}")
+  string(REGEX MATCHALL "```cpp\n[^`]+```" blocks "${text}")
+  string(REGEX REPLACE "```(cpp\n)?" "" program "${blocks}")
+  string(REPLACE ";" "" program "${program}")  # between blocks
+  string(REPLACE "<semicolon>" ";" program "${program}")
+  if(NOT program MATCHES "^(#include <[^\n]+\n|\n)+")
+    message(FATAL_ERROR "${page} has no C++ program any more")
+  endif()
+  set(head "${CMAKE_MATCH_0}")
+  string(LENGTH "${head}" length)
+  string(SUBSTRING "${program}" ${length} -1 body)
+  file(WRITE ${programs}/${out} "${head}#include <iostream>\n\nint main() {\n${body}}\n")
+endfunction()
+write_program(README.md readme.cc)
+write_program(docs/embedding.md embedding.cc)
 file(WRITE ${programs}/CMakeLists.txt "
 cmake_minimum_required(VERSION 3.25)
 project(package_programs LANGUAGES CXX)
 add_subdirectory(${SOURCE}/examples/ask ask)
 find_package(pagoda 0.1 REQUIRED)
-add_executable(readme readme.cc)
-target_compile_features(readme PRIVATE cxx_std_20)
-target_link_libraries(readme PRIVATE pagoda::pagoda)
+foreach(program readme embedding)
+  add_executable(\${program} \${program}.cc)
+  target_compile_features(\${program} PRIVATE cxx_std_20)
+  target_link_libraries(\${program} PRIVATE pagoda::pagoda)
+endforeach()
 ")
 file(CREATE_LINK ${model} ${programs}/model.gguf SYMBOLIC)  # as README calls it
 
@@ -34,3 +48,4 @@ run("" ${CMAKE_COMMAND} -S . -B . -G Ninja -DCMAKE_PREFIX_PATH=${prefix})
 run("" ${CMAKE_COMMAND} --build .)
 run("And another one.*of them cached" ask/ask ${model})
 run("[A-Za-z]+" ./readme)
+run("perplexity.*blocks free.*weights" ./embedding)

@@ -4,10 +4,9 @@ import os
 import socket
 import struct
 import threading
-import time
 import unittest
 
-from serving import MODEL, NAME, Server, chat, completion, events, masked
+from serving import NAME, Server, chat, completion, events, masked
 
 GOLDEN = os.path.join(os.path.dirname(__file__), "../golden/server")
 REWRITE = os.environ.get("PAGODA_REWRITE_GOLDEN") == "1"
