@@ -102,8 +102,20 @@ class Chain {
     };
     const void* x = v.norms > 0 ? normed : residual;
     const auto norms = [&](int slices) {
-      launch_norm({residual, slices > 0 ? partials : nullptr, norm, normed, g.hidden, g.hidden, g.hidden, m * g.hidden,
-                   g.hidden, slices, 1.0f, 1e-5f, 0},
+      launch_norm({.residual = residual,
+                   .update = slices > 0 ? partials : nullptr,
+                   .weight = norm,
+                   .output = normed,
+                   .hidden = g.hidden,
+                   .residual_stride = g.hidden,
+                   .update_stride = g.hidden,
+                   .slice_stride = m * g.hidden,
+                   .output_stride = g.hidden,
+                   .slices = slices,
+                   .scale = 1.0f,
+                   .epsilon = 1e-5f,
+                   .weight_shift = 0,
+                   .rows = nullptr},
                   m, v.programmatic);
     };
     const auto narrow = [&](std::int64_t k, int splits, bool summed_later) {
@@ -181,8 +193,21 @@ class Chain {
     p.scale = 0.5f;
     launch(v, norm, epilogue, p);
     if (then_norm) {
-      launch_norm({device_residual, sums, p.norm, narrow, n, n, n, m * n, n, splits, 0.5f, 1e-5f, 1.0f}, m,
-                  v.programmatic);
+      launch_norm({.residual = device_residual,
+                   .update = sums,
+                   .weight = p.norm,
+                   .output = narrow,
+                   .hidden = n,
+                   .residual_stride = n,
+                   .update_stride = n,
+                   .slice_stride = m * n,
+                   .output_stride = n,
+                   .slices = splits,
+                   .scale = 0.5f,
+                   .epsilon = 1e-5f,
+                   .weight_shift = 1.0f,
+                   .rows = nullptr},
+                  m, v.programmatic);
     }
     const auto got = wide && !then_norm ? memory.download(epilogue == 2 ? device_residual : sums, m * n)
                                         : floats_of(memory.download(narrow, m * n));
