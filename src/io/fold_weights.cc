@@ -295,7 +295,7 @@ Result<Grid> Folder::grid(const TensorEntry& entry, std::int64_t rows, std::int6
 
 /// compressed-tensors, pack-quantized.
 Status Folder::packed(const std::string& base, const TensorEntry& codes) {
-  const QuantScheme* scheme = quantization_.scheme_of(base);
+  const QuantScheme* scheme = PAGODA_TRY(quantization_.scheme_of(base));
   if (scheme == nullptr) return unserved(base, "is packed, but no group of the configuration names it");
   const TensorEntry* shape = PAGODA_TRY(need(base + ".weight_shape", codes));
   std::vector<std::int64_t> sizes;
@@ -350,7 +350,7 @@ Status Folder::packed(const std::string& base, const TensorEntry& codes) {
 /// compressed-tensors, int-quantized.
 Status Folder::int8(const std::string& base, const TensorEntry& codes) {
   PAGODA_TRY(expect_matrix(codes, "I8"));
-  const QuantScheme* scheme = quantization_.scheme_of(base);
+  const QuantScheme* scheme = PAGODA_TRY(quantization_.scheme_of(base));
   Planar planar{.format = nullptr, .rows = codes.shape[0], .cols = codes.shape[1]};
   const TensorEntry* scales = PAGODA_TRY(need(base + ".weight_scale", codes));
   Grid scale_grid = PAGODA_TRY(grid(*scales, planar.rows, planar.cols, scheme));
@@ -395,7 +395,8 @@ Status Folder::fp8(const std::string& base, const TensorEntry& codes) {
         {.entry = *scales, .type = WordType::kE8m0, .rows = planar.rows, .cols = planar.cols, .cols_each = 32}, 32);
   } else {
     PAGODA_TRY(expect(*scales, {"F32", "BF16", "F16"}, scales->shape));
-    Grid scale_grid = PAGODA_TRY(grid(*scales, planar.rows, planar.cols, quantization_.scheme_of(base)));
+    const QuantScheme* scheme = PAGODA_TRY(quantization_.scheme_of(base));
+    Grid scale_grid = PAGODA_TRY(grid(*scales, planar.rows, planar.cols, scheme));
     planar.format = PAGODA_TRY(floats(base, name, scale_grid.cols_each));
     planar.scales = grid_words(std::move(scale_grid), planar.format->group);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -15,6 +14,8 @@ namespace {
 constexpr std::string_view kMethods =
     "gptq, awq, fp8, fbgemm_fp8, compressed-tensors, bitsandbytes, modelopt, mxfp4, and MLX's";
 constexpr std::int64_t kMostColumns = std::int64_t{1} << 40;
+constexpr std::string_view kAllLinear = "Linear";  // a class of modules: every one that has a matrix
+constexpr std::string_view kExpression = "re:";
 
 /// The keys of one object.
 class Keys {
@@ -175,7 +176,19 @@ Status read_config_group(const Keys& group, Quantization& out) {
   weights.irrelevant({"actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
   if (group.contains("targets")) {
     const StringList& targets = *PAGODA_TRY(group.config().texts(group.full("targets")));
-    for (std::size_t i = 0; i < targets.size(); ++i) scheme.targets.emplace_back(targets[i]);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      const std::string_view target = targets[i];
+      if (target.starts_with(kExpression)) {
+        Result<ModulePattern> pattern = ModulePattern::compile(target.substr(kExpression.size()));
+        if (!pattern.ok()) {
+          return fail(pattern.error().code, "{}: {}: {}", group.config().source(), group.full("targets"),
+                      pattern.error().message);
+        }
+        scheme.patterns.push_back(std::move(*pattern));
+      } else {
+        scheme.targets.emplace_back(target);
+      }
+    }
   }
   out.schemes.push_back(std::move(scheme));
   return Ok{};
@@ -234,31 +247,23 @@ Status read_mlx(const Keys& keys, Quantization& out) {
   return Ok{};
 }
 
-bool matches(const std::string& target, std::string_view module) {
-  if (target == "Linear") return true;
-  if (target.starts_with("re:")) {
-    try {
-      const std::regex expression(target.substr(3));
-      return std::regex_search(module.begin(), module.end(), expression, std::regex_constants::match_continuous);
-    } catch (const std::regex_error&) {
-      return false;
-    }
-  }
-  return target == module;
-}
-
 }  // namespace
 
-const QuantScheme* Quantization::scheme_of(std::string_view module) const {
+Result<const QuantScheme*> Quantization::scheme_of(std::string_view module) const {
   // A name or an expression is more than a class.
-  for (const bool classes : {false, true}) {
-    for (const QuantScheme& scheme : schemes) {
-      for (const std::string& target : scheme.targets) {
-        if ((target == "Linear") == classes && matches(target, module)) return &scheme;
-      }
+  for (const QuantScheme& scheme : schemes) {
+    for (const std::string& target : scheme.targets) {
+      if (target == module) return &scheme;
+    }
+    for (const ModulePattern& pattern : scheme.patterns) {
+      if (PAGODA_TRY(pattern.matches(module))) return &scheme;
     }
   }
-  return schemes.size() == 1 && schemes.front().targets.empty() ? &schemes.front() : nullptr;
+  for (const QuantScheme& scheme : schemes) {
+    if (std::ranges::find(scheme.targets, kAllLinear) != scheme.targets.end()) return &scheme;
+  }
+  const bool only = schemes.size() == 1 && schemes.front().targets.empty() && schemes.front().patterns.empty();
+  return only ? &schemes.front() : nullptr;
 }
 
 Result<Quantization> read_quantization(const RawConfig& config, const std::string& folder) {

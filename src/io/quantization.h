@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "io/module_pattern.h"
 #include "io/raw_config.h"
 
 namespace pagoda::io {
@@ -31,7 +32,9 @@ struct QuantScheme {
   std::int64_t group = 0;  ///< columns with one scale; 0: the whole row
   std::int64_t block_rows = 0, block_cols = 0;
   bool symmetric = true;
-  std::vector<std::string> targets;  ///< compressed-tensors: module names, classes, or "re:" and an expression
+  // compressed-tensors: what it holds for.
+  std::vector<std::string> targets;  ///< module names and classes
+  std::vector<ModulePattern> patterns;
 };
 
 struct Quantization {
@@ -41,8 +44,8 @@ struct Quantization {
   std::vector<QuantScheme> schemes;
   std::string mode = "affine";  ///< MLX's
 
-  /// The one for that module ("model.layers.0.mlp.up_proj"), or null.
-  const QuantScheme* scheme_of(std::string_view module) const;
+  /// The one for that module ("model.layers.0.mlp.up_proj"), or null. Errors: ModulePattern::matches'.
+  Result<const QuantScheme*> scheme_of(std::string_view module) const;
 };
 
 /// Reads what decides about the values of weights, and marks what does not: contracts of activations are permissions,
