@@ -20,8 +20,9 @@ Status quantize(const Arguments& arguments);
 /// Reports an error as main does and ends the process with its code, without waiting for any thread of it.
 [[noreturn]] void end_at_once(const Error& error);
 
-/// Opens the model of the arguments: the library's messages and the progress of a long load go to stderr.
-Result<Model> open_model(const Arguments& arguments, bool weights);
+/// Opens the model of the arguments: the library's messages and the progress of a long load go to stderr, and the
+/// progress to `progress` too, if there is one.
+Result<Model> open_model(const Arguments& arguments, bool weights, const ProgressSink& progress = {});
 
 /// What the library says to people goes to stderr.
 LibraryOptions library_options(const Arguments& arguments);

@@ -43,9 +43,16 @@ Result<ModelOptions> model_options(const Arguments& arguments, bool weights) {
   return options;
 }
 
-Result<Model> open_model(const Arguments& arguments, bool weights) {
+Result<Model> open_model(const Arguments& arguments, bool weights, const ProgressSink& progress) {
   const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
-  return Model::open(library, arguments.model, PAGODA_TRY(model_options(arguments, weights)));
+  ModelOptions options = PAGODA_TRY(model_options(arguments, weights));
+  if (progress) {
+    options.progress = [line = std::move(options.progress), progress](const Progress& now) {
+      if (line) line(now);
+      progress(now);
+    };
+  }
+  return Model::open(library, arguments.model, std::move(options));
 }
 
 }  // namespace pagoda::apps

@@ -69,13 +69,15 @@ Status serve(const Arguments& arguments) {
   const bool open = options.api_keys.empty() && !is_loopback(options.endpoint);
   // The address first: that it is taken shows at once, not after a long load.
   const std::unique_ptr<server::Server> server = PAGODA_TRY(server::Server::bind(std::move(options)));
-  const Model model = PAGODA_TRY(open_model(arguments, true));
-  for (const std::string& line : ledger(model.stats().memory)) std::fprintf(stderr, "pagoda: %s\n", line.c_str());
+  std::fprintf(stderr, "pagoda: %s answers; the model is being loaded\n", server->address().c_str());
   if (open) std::fprintf(stderr, "pagoda: warning: without --api-key everybody who reaches this address may ask\n");
-  const Status ended = server->run(model, [&] {
+  const auto on_ready = [&](const Model& model) {
+    for (const std::string& line : ledger(model.stats().memory)) std::fprintf(stderr, "pagoda: %s\n", line.c_str());
     std::fprintf(stderr, "pagoda: %s serves %s\n", server->address().c_str(), model.info().name.c_str());
-  });
-  if (!ended.ok()) end_at_once(ended.error());  // the engine hangs or has no device: nothing of it can be closed
+  };
+  const Status ended = server->run([&](const ProgressSink& progress) { return open_model(arguments, true, progress); },
+                                   {.on_ready = on_ready, .abandon = [] { std::_Exit(0); }});
+  if (!ended.ok()) end_at_once(ended.error());  // of an engine that hangs or has no device nothing can be closed
   limit_closing();
   return Ok{};
 }

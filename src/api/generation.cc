@@ -130,7 +130,6 @@ void Generation::State::take_ids(Choice& choice, std::int64_t count, Event& even
     event.ids.push_back(id);
     if (asked.sampling.logprobs) event.logprobs.push_back(choice_of(id, choice.job->scored(index)));
     if (std::ranges::find(asked.stop_ids, id) != asked.stop_ids.end()) continue;  // it ends the text, and is none of it
-    if (!model->tokenizer->contains(id)) continue;  // a row of the head beyond the vocabulary: it stands for no text
     event.text += choice.stops.push(choice.decoder.push(id));
     if (choice.stops.stopped()) model->engine->end(*choice.job, FinishReason::kStop);
   }

@@ -123,12 +123,25 @@ std::future<Status> compile_ahead(const Library::State& library, const model::Pl
                     });
 }
 
+/// A head may have more rows than there are tokens: padding, and numbers that the vocabulary leaves out.
+std::vector<std::int32_t> ids_without_token(const text::Tokenizer& tokenizer, std::int64_t vocab) {
+  std::vector<std::int32_t> ids;
+  for (std::int32_t id = 0; id < vocab; ++id) {
+    if (!tokenizer.has_token(id)) ids.push_back(id);
+  }
+  return ids;
+}
+
 Result<std::unique_ptr<runtime::Runner>> make_runner(Model::State& state, model::Plan plan, model::Weights weights,
                                                      const runtime::CacheSize& cache) {
+  std::vector<std::int32_t> never_drawn;
+  if (state.tokenizer != nullptr) never_drawn = ids_without_token(*state.tokenizer, plan.spec.vocab);
   if (plan.caps.kind == device::DeviceKind::kCuda) {
-    return runtime::make_cuda_runner(std::move(plan), std::move(weights), device::cuda::cuda(*state.device), cache);
+    return runtime::make_cuda_runner(std::move(plan), std::move(weights), device::cuda::cuda(*state.device), cache,
+                                     std::move(never_drawn));
   }
-  return runtime::make_host_runner(std::move(plan), std::move(weights), *state.pool, *state.device, cache);
+  return runtime::make_host_runner(std::move(plan), std::move(weights), *state.pool, *state.device, cache,
+                                   std::move(never_drawn));
 }
 
 void write_ledger(Model::State& state, const runtime::RunnerMemory& taken) {
@@ -148,7 +161,9 @@ void write_ledger(Model::State& state, const runtime::RunnerMemory& taken) {
   state.library->ledger[&state] = state.memory;
 }
 
-Status load_and_start(Model::State& state, const api::DescribedFile& described) {
+using MadeTokenizer = std::future<Result<std::unique_ptr<const text::Tokenizer>>>;
+
+Status load_and_start(Model::State& state, const api::DescribedFile& described, MadeTokenizer& tokenizer) {
   api::PlannedDevice chosen = PAGODA_TRY(api::choose_device(*state.library, described, state.options));
   state.device = std::move(chosen.device);
   model::Plan plan = std::move(chosen.plan);
@@ -174,6 +189,7 @@ Status load_and_start(Model::State& state, const api::DescribedFile& described) 
                                .total = static_cast<std::uint64_t>(total)});
       }));
   PAGODA_TRY(compiled.get());
+  state.tokenizer = PAGODA_TRY(tokenizer.get());
   report(state.options, {.stage = ProgressStage::kPrepare});
   const runtime::CacheSize cache =
       PAGODA_TRY(api::cache_size(state.options, plan, api::device_memory(*state.device).free_bytes));
@@ -204,13 +220,14 @@ Result<Model> open_described(const Library& library, const std::string& path, Mo
   }
   PAGODA_TRY(read_file_keys(*state, described.file));
 
-  auto tokenizer = std::async(std::launch::async, [&described, &state] {
+  MadeTokenizer tokenizer = std::async(std::launch::async, [&described, &state] {
     return make_tokenizer(described.file, state->options, described.description.spec.vocab);
   });
-  const Status started = state->options.weights ? load_and_start(*state, described) : Status(Ok{});
-  auto made = tokenizer.get();
-  if (!started.ok()) return started.error();
-  state->tokenizer = PAGODA_TRY(std::move(made));
+  if (state->options.weights) {
+    PAGODA_TRY(load_and_start(*state, described, tokenizer));
+  } else {
+    state->tokenizer = PAGODA_TRY(tokenizer.get());
+  }
   state->info.has_tokenizer = state->tokenizer != nullptr;
   state->options.progress = {};  // nothing more is to be told, and the sink may hold a line on the screen
   state->info.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();

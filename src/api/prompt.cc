@@ -58,6 +58,9 @@ Status check_bias(const Model::State& model, const SamplingParams& params) {
       return wrong("logit_bias",
                    pagoda::format("logit_bias names the id {}, and the vocabulary has {}", id, vocabulary(model)));
     }
+    if (model.tokenizer != nullptr && !model.tokenizer->has_token(id)) {
+      return wrong("logit_bias", pagoda::format("logit_bias names the id {}, which no token has", id));
+    }
     if (!std::isfinite(bias)) return wrong("logit_bias", pagoda::format("logit_bias of the id {} is not finite", id));
     if (!seen.insert(id).second) return wrong("logit_bias", pagoda::format("logit_bias names the id {} twice", id));
   }

@@ -36,7 +36,7 @@ Result<PinnedBytes> pinned(CudaDevice& device, std::int64_t count) {
 class CudaRunner final : public Runner {
  public:
   static Result<std::unique_ptr<Runner>> make(model::Plan plan, model::Weights weights, CudaDevice& device,
-                                              const CacheSize& size);
+                                              const CacheSize& size, std::vector<std::int32_t> never_drawn);
 
   const RunnerInfo& info() const override { return info_; }
 
@@ -97,8 +97,8 @@ class CudaRunner final : public Runner {
   void sample(Flight& flight, std::int64_t first, std::int64_t count, std::int64_t padded);
   void report_logits(const sched::Batch& batch, Flight& flight, std::int64_t first, std::int64_t count);
   void read(Flight& flight);
-  Status allocate(const CacheSize& size);
-  Status take_buffers();
+  Status allocate(const CacheSize& size, std::vector<std::int32_t> never_drawn);
+  Status take_buffers(std::vector<std::int32_t> never_drawn);
   void capture(std::int64_t rows);
   sched::Batch first_batch(std::int64_t rows, std::int64_t count) const;
   void run_everything_once(std::int64_t captured);
@@ -241,7 +241,7 @@ void CudaRunner::read(Flight& flight) {
 /// In the order of the memory: what has a fixed size; addresses for the largest cache, and its first blocks; each
 /// captured step and a full chunk once (which loads all code, grows local memory and makes the libraries take theirs);
 /// capture; and the rest of the cache of what is then free.
-Status CudaRunner::allocate(const CacheSize& size) {
+Status CudaRunner::allocate(const CacheSize& size, std::vector<std::int32_t> never_drawn) {
   const bool given = size.tokens > 0 || size.bytes > 0;
   const std::vector<kv::GroupConfig> most = PAGODA_TRY(
       given ? size_cache(plan_, size) : fill_cache(plan_, std::max(device_.caps().gpu.memory_bytes, kMemoryReserve)));
@@ -259,7 +259,7 @@ Status CudaRunner::allocate(const CacheSize& size) {
            .max_step_tokens = plan_.options.max_step_tokens,
            .steps_in_flight = static_cast<std::int32_t>(kInFlight),
            .memory = {}};
-  PAGODA_TRY(take_buffers());
+  PAGODA_TRY(take_buffers(std::move(never_drawn)));
   // A captured step has its tokens and all their logits at once.
   const std::int64_t rows =
       std::min<std::int64_t>({plan_.options.max_rows, plan_.options.max_step_tokens, decoder_->head_rows()});
@@ -295,13 +295,15 @@ void CudaRunner::capture(std::int64_t rows) {
 }
 
 /// What a step reads and leaves, but the cache.
-Status CudaRunner::take_buffers() {
+Status CudaRunner::take_buffers(std::vector<std::int32_t> never_drawn) {
   const std::int64_t before = device_.allocated_bytes();
   const std::int64_t rows =
       std::min<std::int64_t>({plan_.options.max_rows, plan_.options.max_step_tokens, decoder_->head_rows()});
   inputs_.emplace(PAGODA_TRY(DeviceInputs::create(plan_, device_, CudaGraphs::buckets(rows).back())));
-  const SampleLayout layout =
-      PAGODA_TRY(SampleLayout::of({.vocab = info_.vocab, .slots = info_.max_slots, .rows = decoder_->head_rows()}));
+  const SampleLayout layout = PAGODA_TRY(SampleLayout::of({.vocab = info_.vocab,
+                                                           .slots = info_.max_slots,
+                                                           .rows = decoder_->head_rows(),
+                                                           .never_drawn = std::move(never_drawn)}));
   sample_memory_ = PAGODA_TRY(device_.allocate(layout.bytes, "the sampler's state"));
   SampleKernels sample_kernels = PAGODA_TRY(SampleKernels::load(device_, device_.caps().gpu));
   sampler_.emplace(
@@ -372,17 +374,17 @@ void CudaRunner::run_everything_once(std::int64_t captured) {
 }
 
 Result<std::unique_ptr<Runner>> CudaRunner::make(model::Plan plan, model::Weights weights, CudaDevice& device,
-                                                 const CacheSize& size) {
+                                                 const CacheSize& size, std::vector<std::int32_t> never_drawn) {
   std::unique_ptr<CudaRunner> runner(new CudaRunner(std::move(plan), std::move(weights), device));
-  PAGODA_TRY(runner->guarded([&] { return runner->allocate(size); }));
+  PAGODA_TRY(runner->guarded([&] { return runner->allocate(size, std::move(never_drawn)); }));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Runner>> make_cuda_runner(model::Plan plan, model::Weights weights, CudaDevice& device,
-                                                 const CacheSize& cache) {
-  return CudaRunner::make(std::move(plan), std::move(weights), device, cache);
+                                                 const CacheSize& cache, std::vector<std::int32_t> never_drawn) {
+  return CudaRunner::make(std::move(plan), std::move(weights), device, cache, std::move(never_drawn));
 }
 
 std::vector<device::CompileUnit> cuda_runner_units(const model::Plan& plan) {

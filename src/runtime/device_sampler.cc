@@ -21,7 +21,9 @@ constexpr std::int64_t kAlign = 256;
 
 // Offsets of the parts in a staging buffer.
 constexpr std::int64_t kStagedBias = kAlign;
-constexpr std::int64_t kStagedWords = kStagedBias + kMaxBias * static_cast<std::int64_t>(sizeof(CudaSampleBias));
+std::int64_t staged_words(const SampleLayout& layout) {
+  return kStagedBias + round_up(layout.max_bias() * static_cast<std::int64_t>(sizeof(CudaSampleBias)), kAlign);
+}
 
 bool needs_words(const SlotSampling& sampling) {
   return sampling.settings.penalises() || !sampling.bias.empty() ||
@@ -85,7 +87,7 @@ Result<SampleLayout> SampleLayout::of(const DeviceSamplerSize& size) {
     return offset;
   };
   layout.slots = take(size.slots, sizeof(CudaSampleSlot));
-  layout.bias = take(size.slots * std::int64_t{kMaxBias}, sizeof(CudaSampleBias));
+  layout.bias = take(size.slots * layout.max_bias(), sizeof(CudaSampleBias));
   layout.words = take(size.slots * size.vocab, sizeof(std::uint32_t));
   layout.last_ids = take(size.slots, sizeof(std::int32_t));
   layout.rows = take(size.rows, sizeof(kernels::CudaSampleRow));
@@ -101,15 +103,15 @@ Result<SampleLayout> SampleLayout::of(const DeviceSamplerSize& size) {
 }
 
 std::int64_t slot_staging_bytes(const SampleLayout& layout) {
-  return kStagedWords + layout.size.vocab * static_cast<std::int64_t>(sizeof(std::uint32_t));
+  return staged_words(layout) + layout.size.vocab * static_cast<std::int64_t>(sizeof(std::uint32_t));
 }
 
 Result<std::vector<SlotCopy>> write_slot(const SampleLayout& layout, std::int32_t slot, const SlotSetup& setup,
                                          std::span<std::byte> staging) {
   PAGODA_CHECK(slot >= 0 && slot < layout.size.slots && std::ssize(staging) >= slot_staging_bytes(layout),
                "slot {} of {}, staging of {} bytes", slot, layout.size.slots, staging.size());
-  const SlotSampling sampling = PAGODA_TRY(resolve_sampling(setup, layout.size.vocab));
-  PAGODA_TRY(check_most("logit_bias", std::ssize(sampling.bias), kMaxBias));
+  const SlotSampling sampling = PAGODA_TRY(resolve_sampling(setup, layout.size.vocab, layout.size.never_drawn));
+  PAGODA_TRY(check_most("logit_bias", std::ssize(sampling.bias) - std::ssize(layout.size.never_drawn), kMaxBias));
   PAGODA_TRY(check_most("logprobs", sampling.num_best, kernels::kSampleMaxBest));
   PAGODA_TRY(check_most("prompt_logprobs", sampling.num_prompt_best, kernels::kSampleMaxBest));
   const CudaSampleSlot state = device_slot(sampling, layout.size.vocab);
@@ -122,14 +124,14 @@ Result<std::vector<SlotCopy>> write_slot(const SampleLayout& layout, std::int32_
     auto* bias = reinterpret_cast<CudaSampleBias*>(staging.data() + kStagedBias);
     for (std::size_t i = 0; i < sorted.size(); ++i) bias[i] = {.id = sorted[i].first, .value = sorted[i].second};
     copies.push_back({.from = kStagedBias,
-                      .to = layout.bias + slot * std::int64_t{kMaxBias} * std::int64_t{sizeof(CudaSampleBias)},
+                      .to = layout.bias + slot * layout.max_bias() * std::int64_t{sizeof(CudaSampleBias)},
                       .bytes = std::ssize(sorted) * std::int64_t{sizeof(CudaSampleBias)}});
   }
   if (needs_words(sampling)) {
     const std::int64_t bytes = layout.size.vocab * std::int64_t{sizeof(std::uint32_t)};
-    auto* words = reinterpret_cast<std::uint32_t*>(staging.data() + kStagedWords);
+    auto* words = reinterpret_cast<std::uint32_t*>(staging.data() + staged_words(layout));
     write_words(sampling, setup, {words, static_cast<std::size_t>(layout.size.vocab)});
-    copies.push_back({.from = kStagedWords, .to = layout.words + slot * bytes, .bytes = bytes});
+    copies.push_back({.from = staged_words(layout), .to = layout.words + slot * bytes, .bytes = bytes});
   }
   return copies;
 }
@@ -150,7 +152,7 @@ Status DeviceSampler::set_slot(std::int32_t slot, const SlotSetup& setup, CudaSt
   const std::vector<SlotCopy> copies =
       PAGODA_TRY(write_slot(layout_, slot, setup, {host, static_cast<std::size_t>(staging_.bytes())}));
   for (const SlotCopy& copy : copies) staging_.upload(copy.from, copy.bytes, memory_ + copy.to, stream);
-  const SlotSampling sampling = PAGODA_TRY(resolve_sampling(setup, layout_.size.vocab));
+  const SlotSampling sampling = PAGODA_TRY(resolve_sampling(setup, layout_.size.vocab, layout_.size.never_drawn));
   known_[static_cast<std::size_t>(slot)] = {.num_best = sampling.num_best,
                                             .num_prompt_best = sampling.num_prompt_best,
                                             .plain = sampling.settings.greedy() && sampling.num_best < 0};
@@ -185,7 +187,7 @@ kernels::CudaSampleParams DeviceSampler::params(const float* logits, std::int64_
           .lists = part<std::uint64_t>(layout_.lists),
           .pieces = static_cast<std::int32_t>(layout_.pieces),
           .max_best = kernels::kSampleMaxBest,
-          .max_bias = kMaxBias,
+          .max_bias = static_cast<std::int32_t>(layout_.max_bias()),
           .weight_bits = kernels::weight_bits(layout_.size.vocab)};
 }
 

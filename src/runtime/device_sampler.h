@@ -18,8 +18,12 @@ namespace pagoda::runtime {
 struct DeviceSamplerSize {
   std::int64_t vocab = 0;
   std::int32_t slots = 0;
-  std::int64_t rows = 0;  ///< most rows of logits at once
+  std::int64_t rows = 0;                    ///< most rows of logits at once
+  std::vector<std::int32_t> never_drawn{};  ///< ascending ids, which get a bias of −∞ in every slot
 };
+
+/// Most biases of a request.
+inline constexpr std::int32_t kMaxBias = 1024;
 
 /// Byte offsets of the sampler's parts in one block of device memory.
 struct SampleLayout {
@@ -30,6 +34,8 @@ struct SampleLayout {
   std::int64_t states = 0, partials = 0, masses = 0, sums = 0, bins = 0, lists = 0;
   std::int64_t bytes = 0;
 
+  /// Biases of a slot.
+  std::int64_t max_bias() const { return kMaxBias + std::ssize(size.never_drawn); }
   /// Error: kUnsupportedArgument, a vocabulary that the kernels do not take.
   static Result<SampleLayout> of(const DeviceSamplerSize& size);
 };
@@ -39,12 +45,9 @@ struct SlotCopy {
   std::int64_t from = 0, to = 0, bytes = 0;
 };
 
-/// Most biases of a request.
-inline constexpr std::int32_t kMaxBias = 1024;
-
 /// Writes a slot's state into `staging` (slot_staging_bytes) and says what goes where. Its tokens' words are among it
-/// only if a penalty, a bias or min_tokens needs them. Error: resolve_sampling's; more biases or log-probabilities than
-/// there is room for.
+/// only if a penalty, a bias, min_tokens or never_drawn needs them. Error: resolve_sampling's; more biases or
+/// log-probabilities than there is room for.
 std::int64_t slot_staging_bytes(const SampleLayout& layout);
 Result<std::vector<SlotCopy>> write_slot(const SampleLayout& layout, std::int32_t slot, const SlotSetup& setup,
                                          std::span<std::byte> staging);

@@ -18,7 +18,7 @@ template <class T>
 class HostRunner final : public Runner {
  public:
   HostRunner(model::Plan plan, model::Weights weights, CacheStore cache, RunnerInfo info, model::Decoder decoder,
-             ThreadPool& pool)
+             ThreadPool& pool, std::vector<std::int32_t> never_drawn)
       : plan_(std::move(plan)),
         weights_(std::move(weights)),
         cache_(std::move(cache)),
@@ -26,7 +26,7 @@ class HostRunner final : public Runner {
         decoder_(std::move(decoder)),
         stream_(pool),
         inputs_(plan_),
-        sampler_(info_.vocab, info_.context, info_.max_slots),
+        sampler_(info_.vocab, info_.context, info_.max_slots, std::move(never_drawn)),
         results_(info_.vocab, plan_.spec.hidden),
         last_ids_(static_cast<std::size_t>(info_.max_slots), 0),
         graphs_(decoder_, inputs_, plan_.options.max_rows, stream_) {
@@ -117,7 +117,8 @@ RunnerInfo info_of(const model::Plan& plan, std::vector<kv::GroupConfig> groups)
 }  // namespace
 
 Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weights weights, ThreadPool& pool,
-                                                 device::Device& device, const CacheSize& size) {
+                                                 device::Device& device, const CacheSize& size,
+                                                 std::vector<std::int32_t> never_drawn) {
   PAGODA_CHECK(plan.options.workers == pool.num_threads(), "a plan for {} workers and a pool of {}",
                plan.options.workers, pool.num_threads());
   std::vector<kv::GroupConfig> groups = PAGODA_TRY(size_cache(plan, size));
@@ -128,7 +129,7 @@ Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weight
   const bool reference = plan.activation == tensor::DType::kF64;
   const auto make = [&]<class T>() -> std::unique_ptr<Runner> {
     return std::make_unique<HostRunner<T>>(std::move(plan), std::move(weights), std::move(cache), std::move(info),
-                                           std::move(decoder), pool);
+                                           std::move(decoder), pool, std::move(never_drawn));
   };
   return reference ? make.template operator()<double>() : make.template operator()<float>();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
@@ -12,10 +13,11 @@
 namespace pagoda::runtime {
 
 /// A runner on the host: the CPU or the reference, as the plan says. Steps are done when `submit` returns. The pool and
-/// the device are lent; its calling thread is the runner's. Errors: those of size_cache and Decoder::prepare;
-/// kOutOfMemory.
+/// the device are lent; its calling thread is the runner's. `never_drawn`: ascending ids that no row may bring,
+/// whatever its logits say. Errors: those of size_cache and Decoder::prepare; kOutOfMemory.
 Result<std::unique_ptr<Runner>> make_host_runner(model::Plan plan, model::Weights weights, ThreadPool& pool,
-                                                 device::Device& device, const CacheSize& cache = {});
+                                                 device::Device& device, const CacheSize& cache = {},
+                                                 std::vector<std::int32_t> never_drawn = {});
 
 /// Bytes a runner of this plan takes beside the weights, before there is one. On a GPU whose cache is of no set size,
 /// the least.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 
@@ -59,7 +60,8 @@ Status check_sampling(const SamplingParams& params, std::int64_t vocab) {
   return check_bias(params, vocab);
 }
 
-Result<SlotSampling> resolve_sampling(const SlotSetup& setup, std::int64_t vocab) {
+Result<SlotSampling> resolve_sampling(const SlotSetup& setup, std::int64_t vocab,
+                                      std::span<const std::int32_t> never_drawn) {
   const SamplingParams defaults;
   const SamplingParams& params = setup.sampling != nullptr ? *setup.sampling : defaults;
   PAGODA_TRY(check_sampling(params, vocab));
@@ -78,6 +80,11 @@ Result<SlotSampling> resolve_sampling(const SlotSetup& setup, std::int64_t vocab
                   .seed = setup.seed,
                   .choice = static_cast<std::uint32_t>(setup.choice)};
   own.bias = params.logit_bias;
+  for (const auto& [id, bias] : own.bias) {
+    PAGODA_TRY(check(!std::ranges::binary_search(never_drawn, id), "logit_bias", id, "the id of a token"));
+  }
+  own.bias.reserve(own.bias.size() + never_drawn.size());
+  for (const std::int32_t id : never_drawn) own.bias.emplace_back(id, -std::numeric_limits<float>::infinity());
   own.end_ids.assign(setup.end_ids.begin(), setup.end_ids.end());
   own.first_end = params.min_tokens > 0 ? setup.prompt_tokens + params.min_tokens : 0;
   own.num_best = params.logprobs.value_or(-1);
@@ -85,12 +92,12 @@ Result<SlotSampling> resolve_sampling(const SlotSetup& setup, std::int64_t vocab
   return own;
 }
 
-Sampler::Sampler(std::int64_t vocab, std::int64_t context, std::int32_t slots)
-    : vocab_(vocab), context_(context), slots_(static_cast<std::size_t>(slots)) {}
+Sampler::Sampler(std::int64_t vocab, std::int64_t context, std::int32_t slots, std::vector<std::int32_t> never_drawn)
+    : vocab_(vocab), context_(context), never_drawn_(std::move(never_drawn)), slots_(static_cast<std::size_t>(slots)) {}
 
 Status Sampler::set_slot(std::int32_t slot, const SlotSetup& setup) {
   Slot& own = at(slot);
-  own.sampling = PAGODA_TRY(resolve_sampling(setup, vocab_));
+  own.sampling = PAGODA_TRY(resolve_sampling(setup, vocab_, never_drawn_));
   own.seen.clear();
   own.seen_at.clear();
   if (own.sampling.settings.penalises()) {

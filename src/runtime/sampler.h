@@ -24,8 +24,10 @@ struct SlotSampling {
   std::int32_t num_prompt_best = 0;
 };
 
-/// Error: check_sampling's; an id outside the vocabulary.
-Result<SlotSampling> resolve_sampling(const SlotSetup& setup, std::int64_t vocab);
+/// `never_drawn`, ascending, get a bias of −∞. Error: check_sampling's; an id outside the vocabulary; a bias of one
+/// that is never drawn.
+Result<SlotSampling> resolve_sampling(const SlotSetup& setup, std::int64_t vocab,
+                                      std::span<const std::int32_t> never_drawn = {});
 
 /// Memory of one worker. T is the type of logits.
 template <class T>
@@ -37,7 +39,7 @@ struct RowScratch {
 
 class Sampler {
  public:
-  Sampler(std::int64_t vocab, std::int64_t context, std::int32_t slots);
+  Sampler(std::int64_t vocab, std::int64_t context, std::int32_t slots, std::vector<std::int32_t> never_drawn = {});
 
   /// Error: resolve_sampling's.
   Status set_slot(std::int32_t slot, const SlotSetup& setup);
@@ -66,6 +68,7 @@ class Sampler {
 
   std::int64_t vocab_;
   std::int64_t context_;
+  std::vector<std::int32_t> never_drawn_;
   std::vector<Slot> slots_;
 };
 

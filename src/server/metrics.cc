@@ -31,7 +31,9 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-class Writer {
+}  // namespace
+
+class Metrics::Writer {
  public:
   explicit Writer(std::string_view model) : model_(format("model_name=\"{}\"", escaped(model))) {}
 
@@ -63,12 +65,11 @@ class Writer {
   std::string out_;
 };
 
-}  // namespace
-
 Metrics::Metrics() : prompt_tokens_(of_tokens()), answer_tokens_(of_tokens()) {
   // So that a rate is there before the first event.
   for (const char* reason : {"stop", "length", "error"}) finished_[reason] = 0;
-  for (const char* reason : {"queue_full", "overloaded", "draining", "unauthorized", "invalid"}) refused_[reason] = 0;
+  for (const char* reason : {"queue_full", "overloaded", "loading", "draining", "unauthorized", "invalid"})
+    refused_[reason] = 0;
 }
 
 void Metrics::prompt(std::int64_t tokens) { observe(prompt_tokens_, static_cast<double>(tokens)); }
@@ -76,6 +77,28 @@ void Metrics::prompt(std::int64_t tokens) { observe(prompt_tokens_, static_cast<
 void Metrics::choice(std::string_view finish, std::int64_t tokens) {
   ++finished_[std::string(finish)];
   observe(answer_tokens_, static_cast<double>(tokens));
+}
+
+/// What does not come from the engine.
+void Metrics::write_server(Writer& out, std::int64_t connections) const {
+  out.add("gauge", "http_connections", "Open connections.", connections);
+  out.describe("counter", "requests_refused_total", "Requests refused, by reason.");
+  for (const auto& [reason, count] : refused_) {
+    out.sample("requests_refused_total", format("reason=\"{}\"", reason), count);
+  }
+  out.describe("counter", "http_responses_total", "Responses, by route and status.");
+  for (const auto& [key, count] : responses_) {
+    out.sample("http_responses_total", format("route=\"{}\",status=\"{}\"", key.first, key.second), count);
+  }
+}
+
+std::string Metrics::write_loading(std::uint64_t bytes, std::uint64_t total_bytes, std::int64_t connections) const {
+  Writer out("");
+  out.add("gauge", "model_loaded", "1 once the model is there.", 0);
+  out.add("gauge", "load_bytes", "Bytes of weights that are read.", bytes);
+  out.add("gauge", "load_bytes_total", "Bytes of weights to be read.", total_bytes);
+  write_server(out, connections);
+  return out.take();
 }
 
 std::string Metrics::write(std::string_view model, const Stats& stats, std::int64_t connections) const {
@@ -89,7 +112,6 @@ std::string Metrics::write(std::string_view model, const Stats& stats, std::int6
   out.add("gauge", "kv_blocks_used", "Blocks that running requests hold.", stats.blocks_used);
   out.add("gauge", "kv_blocks_cached", "Blocks kept for reuse alone.", stats.blocks_cached);
   out.add("gauge", "kv_blocks_free", "Blocks that hold nothing.", stats.blocks_free);
-  out.add("gauge", "http_connections", "Open connections.", connections);
   out.add("counter", "prompt_tokens_total", "Prompt tokens of accepted requests.", stats.prompt_tokens);
   out.add("counter", "prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.", stats.cached_tokens);
   out.add("counter", "generation_tokens_total", "Tokens sampled.", stats.generated_tokens);
@@ -109,14 +131,8 @@ std::string Metrics::write(std::string_view model, const Stats& stats, std::int6
   for (const auto& [reason, count] : finished_) {
     out.sample("request_success_total", format("finished_reason=\"{}\"", reason), count);
   }
-  out.describe("counter", "requests_refused_total", "Requests refused, by reason.");
-  for (const auto& [reason, count] : refused_) {
-    out.sample("requests_refused_total", format("reason=\"{}\"", reason), count);
-  }
-  out.describe("counter", "http_responses_total", "Responses, by route and status.");
-  for (const auto& [key, count] : responses_) {
-    out.sample("http_responses_total", format("route=\"{}\",status=\"{}\"", key.first, key.second), count);
-  }
+  out.add("gauge", "model_loaded", "1 once the model is there.", 1);
+  write_server(out, connections);
   out.add(stats.first_token_s, "time_to_first_token_seconds", "From submission to a choice's first token.");
   out.add(stats.inter_token_s, "inter_token_latency_seconds", "Between two tokens of a choice.");
   out.add(stats.request_s, "e2e_request_latency_seconds", "From submission to the end of a choice.");

@@ -23,8 +23,13 @@ class Metrics {
   void response(std::string_view route, int status) { ++responses_[{std::string(route), status}]; }
 
   std::string write(std::string_view model, const Stats& stats, std::int64_t connections) const;
+  /// While there is no model yet, and no name for it.
+  std::string write_loading(std::uint64_t bytes, std::uint64_t total_bytes, std::int64_t connections) const;
 
  private:
+  class Writer;
+  void write_server(Writer& out, std::int64_t connections) const;
+
   Histogram prompt_tokens_, answer_tokens_;
   std::map<std::string, std::int64_t> finished_;
   std::map<std::string, std::int64_t> refused_;

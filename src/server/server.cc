@@ -1,5 +1,8 @@
 #include "server/server.h"
 
+#include <atomic>
+#include <future>
+
 #include "server/service.h"
 
 namespace pagoda::server {
@@ -7,6 +10,7 @@ namespace pagoda::server {
 struct Server::State {
   ServerOptions options;
   std::unique_ptr<http::Server> http;
+  std::optional<Model> model;
 };
 
 Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -21,19 +25,46 @@ Result<std::unique_ptr<Server>> Server::bind(ServerOptions options) {
 
 const std::string& Server::address() const { return state_->http->address(); }
 
-Status Server::run(const Model& model, const std::function<void()>& on_start) {
+Status Server::run(const Opener& open, const Hooks& hooks) {
   http::Server& http = *state_->http;
-  Service service(model, state_->options);
+  Service service(state_->options);
   std::optional<Error> fatal;
-  http.run(service, state_->options.drain_time,
-           {.on_start = on_start,
-            .on_drain = [&service] { service.drain(); },
-            .every_second =
-                [&] {
-                  if (fatal) return;
-                  fatal = service.every_second(http.num_connections());
-                  if (fatal) http.drain(std::chrono::milliseconds(0));
-                }});
+  std::atomic<bool> opened = false;
+  // The model lives and dies on the calling thread, as one that is embedded elsewhere does; the connections' is
+  // another.
+  auto connections = std::async(std::launch::async, [&] {
+    http.run(service, state_->options.drain_time,
+             {.on_drain = [&service] { service.drain(); },
+              .every_second =
+                  [&] {
+                    if (fatal) return;
+                    fatal = service.every_second(http.num_connections());
+                    if (fatal) http.drain(std::chrono::milliseconds(0));
+                  }});
+    if (!opened) hooks.abandon();
+  });
+  const auto open_or_stop = [&] {
+    try {
+      return open([&service](const Progress& progress) { service.loading(progress); });
+    } catch (...) {
+      opened = true;
+      http.drain(std::chrono::milliseconds(0));
+      throw;
+    }
+  };
+  Result<Model> model = open_or_stop();
+  opened = true;
+  if (model.ok()) {
+    state_->model = std::move(*model);
+    http.post([&] {
+      service.serve(*state_->model);
+      hooks.on_ready(*state_->model);
+    });
+  } else {
+    http.drain(std::chrono::milliseconds(0));
+  }
+  connections.get();
+  if (!model.ok()) return model.error();
   if (fatal) return *fatal;
   return Ok{};
 }

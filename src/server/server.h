@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "pagoda/model.h"
+#include "pagoda/progress.h"
 #include "server/http/limits.h"
 #include "server/http/server.h"
 
@@ -40,9 +41,19 @@ class Server {
   /// "http://127.0.0.1:8080"
   const std::string& address() const;
 
-  /// Serves until SIGTERM or SIGINT and the end of what runs then; `on_start` is called when it begins. Errors:
-  /// kDeviceLost, kInternal when the engine takes no steps any more.
-  Status run(const Model& model, const std::function<void()>& on_start);
+  /// Opens the model that is served, and says how far it is.
+  using Opener = std::function<Result<Model>(const ProgressSink&)>;
+  struct Hooks {
+    std::function<void(const Model&)> on_ready;  ///< the model is there, and every route is served
+    /// A signal while the model is being opened, which nothing can interrupt: has to end the process. The address is
+    /// free.
+    std::function<void()> abandon;
+  };
+
+  /// Answers from now on: 503 with the progress while `open` runs, which it does on the calling thread, then every
+  /// route, until SIGTERM or SIGINT and the end of what runs then. Errors: open's; kDeviceLost, kInternal when the
+  /// engine takes no steps any more.
+  Status run(const Opener& open, const Hooks& hooks);
 
  private:
   struct State;

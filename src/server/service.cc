@@ -86,7 +86,8 @@ struct Service::Entry {
   std::string_view path;
   Target target;
   bool post = false;
-  bool open = false;  ///< without a key
+  bool open = false;   ///< without a key
+  bool early = false;  ///< while the model is being opened
 };
 
 namespace {
@@ -98,31 +99,48 @@ constexpr std::array<Service::Entry, 10> kEntries = {{
     {"/tokenize", Target::kTokenize, true},
     {"/detokenize", Target::kDetokenize, true},
     {"/v1/models", Target::kModels},
-    {"/health", Target::kHealth, false, true},
-    {"/ready", Target::kReady, false, true},
-    {"/metrics", Target::kMetrics},
-    {"/version", Target::kVersion},
+    {"/health", Target::kHealth, false, true, true},
+    {"/ready", Target::kReady, false, true, true},
+    {"/metrics", Target::kMetrics, false, false, true},
+    {"/version", Target::kVersion, false, false, true},
     {"/openapi.json", Target::kOpenapi},
 }};
 constexpr Service::Entry kModelEntry{kModelPrefix, Target::kModel};
-constexpr Service::Entry kPageEntry{"/", Target::kPage, false, true};
+constexpr Service::Entry kPageEntry{"/", Target::kPage, false, true, true};
 
 }  // namespace
 
-Service::Service(const Model& model, const ServerOptions& options)
+Service::Loaded::Loaded(const Model& model, const ServerOptions& options)
+    : served(describe(model, options)),
+      openapi(openapi_json(served, !options.api_keys.empty())),
+      chat(Route::kChat, served),
+      completions(Route::kCompletions, served),
+      tokenize(Route::kTokenize, served),
+      detokenize(Route::kDetokenize, served) {}
+
+Service::Service(const ServerOptions& options)
     : options_(options),
-      served_(describe(model, options)),
       keys_(options.api_keys),
       created_(std::time(nullptr)),
-      openapi_(openapi_json(served_, !options.api_keys.empty())),
-      chat_(Route::kChat, served_),
-      completions_(Route::kCompletions, served_),
-      tokenize_(Route::kTokenize, served_),
-      detokenize_(Route::kDetokenize, served_),
       instance_(random_name()),
       workers_(options.workers) {}
 
 Service::~Service() = default;
+
+void Service::loading(const Progress& progress) {
+  const std::scoped_lock lock(load_mutex_);
+  load_state_.stage = progress.stage;
+  if (progress.stage != ProgressStage::kReadWeights) return;
+  load_state_.bytes = progress.done;
+  load_state_.total_bytes = progress.total;
+}
+
+Service::LoadState Service::load_state() const {
+  const std::scoped_lock lock(load_mutex_);
+  return load_state_;
+}
+
+void Service::serve(const Model& model) { loaded_ = std::make_unique<const Loaded>(model, options_); }
 
 const Service::Entry* Service::find(std::string_view path) const {
   for (const Entry& entry : kEntries) {
@@ -167,6 +185,16 @@ std::optional<http::Response> Service::refuse(const http::Request& request) {
     out.headers.emplace_back("allow", entry->post ? "POST" : "GET, HEAD");
     return out;
   }
+  if (loaded_ == nullptr && !entry->early) {
+    metrics_.refused("loading");
+    const LoadState load = load_state();
+    return to_response({.status = 503,
+                        .message = format("the model is being loaded: {}, {} of {} bytes of weights are read",
+                                          to_string(load.stage), load.bytes, load.total_bytes),
+                        .type = "server_error",
+                        .code = "model_loading",
+                        .retry_after_s = 1});
+  }
   if (!entry->post) return std::nullopt;
   if (draining_) {
     metrics_.refused("draining");
@@ -190,13 +218,13 @@ std::unique_ptr<http::Answer> Service::answer(http::Request request) {
   if (entry == nullptr) return ready(error(404, "not_found", "this server has no such path"));
   switch (entry->target) {
     case Target::kChat:
-      return work(chat_, std::move(request));
+      return work(loaded_->chat, std::move(request));
     case Target::kCompletions:
-      return work(completions_, std::move(request));
+      return work(loaded_->completions, std::move(request));
     case Target::kTokenize:
-      return work(tokenize_, std::move(request));
+      return work(loaded_->tokenize, std::move(request));
     case Target::kDetokenize:
-      return work(detokenize_, std::move(request));
+      return work(loaded_->detokenize, std::move(request));
     case Target::kModels:
       return ready(models());
     case Target::kModel:
@@ -211,7 +239,7 @@ std::unique_ptr<http::Answer> Service::answer(http::Request request) {
       return ready(
           json_response(JsonWriter().open_object().member("version", Library::version()).close_object().take()));
     case Target::kOpenapi:
-      return ready(json_response(openapi_));
+      return ready(json_response(loaded_->openapi));
     case Target::kPage:
       return ready(page_.get(request));
   }
@@ -219,11 +247,11 @@ std::unique_ptr<http::Answer> Service::answer(http::Request request) {
 }
 
 std::unique_ptr<http::Answer> Service::work(const RequestReader& reader, http::Request request) {
-  const bool chat = &reader == &chat_;
-  AnswerContext context{.model = served_.model,
+  const bool chat = &reader == &loaded_->chat;
+  AnswerContext context{.model = loaded_->served.model,
                         .head = {.id = format("{}-{}{:x}", chat ? "chatcmpl" : "cmpl", instance_, ++num_answers_),
                                  .created = std::time(nullptr),
-                                 .model = served_.name},
+                                 .model = loaded_->served.name},
                         .metrics = &metrics_,
                         .on_error = [this](const Error& error) {
                           if (kind_of(error.code) == ErrorKind::kDevice) lost_ = error;
@@ -256,11 +284,11 @@ Outcome Service::generate(ApiRequest request, const std::atomic<bool>& abandoned
   for (Request& one : request.requests) {
     if (abandoned) return http::Response{};
     if (lists_prompt) {
-      auto ids = served_.model.prompt_ids(one);
+      auto ids = loaded_->served.model.prompt_ids(one);
       if (!ids.ok()) return to_response(api_error(ids.error()));
       out.prompt_ids.push_back(std::move(*ids));
     }
-    Result<Generation> generation = served_.model.generate(one);
+    Result<Generation> generation = loaded_->served.model.generate(one);
     if (!generation.ok()) {
       ApiError error = api_error(generation.error());
       if (error.param == "prompt") error.param = prompt_field;
@@ -274,18 +302,18 @@ Outcome Service::generate(ApiRequest request, const std::atomic<bool>& abandoned
 }
 
 Outcome Service::tokenize(const ApiRequest& request) const {
-  const auto ids = served_.model.prompt_ids(request.requests.front());
+  const auto ids = loaded_->served.model.prompt_ids(request.requests.front());
   if (!ids.ok()) return to_response(api_error(ids.error()));
   JsonWriter out;
   out.open_object().key("tokens").open_array();
   for (const std::int32_t id : *ids) out.value(id);
   out.close_array().member("count", static_cast<std::int64_t>(ids->size()));
-  out.member("max_model_len", served_.context).close_object();
+  out.member("max_model_len", loaded_->served.context).close_object();
   return json_response(out.take());
 }
 
 Outcome Service::detokenize(const ApiRequest& request) const {
-  const auto text = served_.model.detokenize(request.tokens);
+  const auto text = loaded_->served.model.detokenize(request.tokens);
   if (!text.ok()) return to_response(api_error(text.error()));
   return json_response(JsonWriter().open_object().member("prompt", *text).close_object().take());
 }
@@ -300,6 +328,17 @@ http::Response Service::error(int status, std::string_view code, std::string_vie
 }
 
 http::Response Service::health() const {
+  if (loaded_ == nullptr) {
+    const LoadState load = load_state();
+    JsonWriter body;
+    body.open_object().member("status", "loading").member("phase", to_string(load.stage));
+    body.member("bytes_loaded", static_cast<std::int64_t>(load.bytes));
+    body.member("bytes_total", static_cast<std::int64_t>(load.total_bytes)).close_object();
+    http::Response out = json_response(body.take());
+    out.status = 503;
+    out.headers.emplace_back("retry-after", "1");
+    return out;
+  }
   const bool good = health_ == Health::kGood && !lost_ && !draining_;
   const char* const status = lost_ || health_ == Health::kLost ? "device lost"
                              : health_ == Health::kStuck       ? "no progress"
@@ -315,13 +354,13 @@ http::Response Service::ready() const { return health(); }
 http::Response Service::models() const {
   JsonWriter out;
   out.open_object().member("object", "list").key("data").open_array();
-  out.raw(model_json(served_, created_)).close_array().close_object();
+  out.raw(model_json(loaded_->served, created_)).close_array().close_object();
   return json_response(out.take());
 }
 
 http::Response Service::model(const http::Request& request) const {
-  if (std::string_view(request.path).substr(kModelPrefix.size()) == served_.name) {
-    return json_response(model_json(served_, created_));
+  if (std::string_view(request.path).substr(kModelPrefix.size()) == loaded_->served.name) {
+    return json_response(model_json(loaded_->served, created_));
   }
   return to_response({.status = 404,
                       .message = "this server has no model of that name; /v1/models lists what it has",
@@ -332,7 +371,12 @@ http::Response Service::model(const http::Request& request) const {
 http::Response Service::metrics() const {
   http::Response out;
   out.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  out.body = metrics_.write(served_.name, served_.model.stats(), connections_);
+  if (loaded_ == nullptr) {
+    const LoadState load = load_state();
+    out.body = metrics_.write_loading(load.bytes, load.total_bytes, connections_);
+  } else {
+    out.body = metrics_.write(loaded_->served.name, loaded_->served.model.stats(), connections_);
+  }
   return out;
 }
 
@@ -367,7 +411,8 @@ void Service::finished(const http::Request& request, const End& end) {
 std::optional<Error> Service::every_second(std::int64_t connections) {
   connections_ = connections;
   if (lost_) return lost_;
-  const double stalled_s = served_.model.stats().stalled_ms / 1000;
+  if (loaded_ == nullptr) return std::nullopt;
+  const double stalled_s = loaded_->served.model.stats().stalled_ms / 1000;
   health_ = stalled_s >= static_cast<double>(options_.stuck_time.count()) ? Health::kStuck : Health::kGood;
   if (stalled_s < static_cast<double>(options_.give_up_time.count())) return std::nullopt;
   return fail(ErrorCode::kInternal, "the engine has work and took no step for {:.0f} s", stalled_s);

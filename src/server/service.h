@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,8 +22,14 @@ namespace pagoda::server {
 /// All on the connections' thread but what `Workers` runs.
 class Service final : public http::Routes {
  public:
-  Service(const Model& model, const ServerOptions& options);
+  explicit Service(const ServerOptions& options);
   ~Service() override;
+
+  /// How far the model's opening is. Any thread, until `serve`.
+  void loading(const Progress& progress);
+
+  /// The model is there: from now on every route is served. Once.
+  void serve(const Model& model);
 
   std::optional<http::Response> refuse(const http::Request& request) override;
   std::unique_ptr<http::Answer> answer(http::Request request) override;
@@ -41,7 +48,21 @@ class Service final : public http::Routes {
  private:
   enum class Health : std::uint8_t { kGood, kStuck, kLost };
 
+  /// What there is once the model is there.
+  struct Loaded {
+    Loaded(const Model& model, const ServerOptions& options);
+    const ServedModel served;
+    const std::string openapi;
+    const RequestReader chat, completions, tokenize, detokenize;
+  };
+  /// Of the model's opening.
+  struct LoadState {
+    ProgressStage stage = ProgressStage::kReadHeader;
+    std::uint64_t bytes = 0, total_bytes = 0;  ///< of weights
+  };
+
   const Entry* find(std::string_view path) const;
+  LoadState load_state() const;
   std::optional<http::Response> preflight(const http::Request& request) const;
   bool allows_origin(std::string_view origin) const;
   std::unique_ptr<http::Answer> work(const RequestReader& reader, http::Request request);
@@ -56,18 +77,18 @@ class Service final : public http::Routes {
   Outcome detokenize(const ApiRequest& request) const;
 
   const ServerOptions& options_;
-  const ServedModel served_;
   const Keys keys_;
   const Page page_;
   const std::int64_t created_;
-  const std::string openapi_;
-  const RequestReader chat_, completions_, tokenize_, detokenize_;
   const std::string instance_;  ///< in ids of answers, so that those of two runs differ
   Metrics metrics_;
   std::uint64_t num_answers_ = 0;
   std::int64_t connections_ = 0;
   bool draining_ = false;
   Health health_ = Health::kGood;
+  std::unique_ptr<const Loaded> loaded_;  ///< null while the model is being opened
+  mutable std::mutex load_mutex_;
+  LoadState load_state_;
   std::optional<Error> lost_;
 
   Workers workers_;  // last: its threads use what stands above

@@ -312,6 +312,16 @@ std::optional<std::int32_t> Tokenizer::find(std::string_view token_text) const {
   return state_->vocabulary->index->find(token_text);
 }
 
+bool Tokenizer::has_token(std::int64_t id) const {
+  if (!contains(id)) return false;
+  const Vocabulary& vocabulary = *state_->vocabulary;
+  const auto number = static_cast<std::int32_t>(id);
+  if (vocabulary.type(number) != TokenType::kUnused) return true;
+  // Converters to GGUF give a number that is left out a text of this kind.
+  const std::string_view text = vocabulary.texts[number];
+  return !text.empty() && text != pagoda::format("[PAD{}]", id);
+}
+
 std::int64_t Tokenizer::vocabulary_size() const { return state_->vocabulary->size(); }
 std::optional<std::int32_t> Tokenizer::bos() const { return state_->vocabulary->bos; }
 std::optional<std::int32_t> Tokenizer::eos() const { return state_->vocabulary->eos; }

@@ -93,6 +93,8 @@ class Tokenizer {
 
   std::int64_t vocabulary_size() const;
   bool contains(std::int64_t id) const { return id >= 0 && id < vocabulary_size(); }
+  /// Whether the id stands for a token: false past the vocabulary, and for a number that the vocabulary leaves out.
+  bool has_token(std::int64_t id) const;
 
   std::optional<std::int32_t> bos() const;
   std::optional<std::int32_t> eos() const;

@@ -178,6 +178,13 @@ class Completions(unittest.TestCase):
         self.assertEqual(self.text(ids, max_tokens=4), texts)
         self.assertEqual(self.text([one, two], max_tokens=4, n=2), [texts[0]] * 2 + [texts[1]] * 2)
 
+    def test_ids_that_are_no_tokens(self):
+        for prompt in ([-1], [49152], [1, 49152], [1 << 31], [1 << 63], [1.5], [True], [None], [[1], [49152]], [[1], 2],
+                       [1, [2]], ["a", 1], [1, "a"], [[]], [], [["a"]]):
+            refused(self, server.post("/v1/completions", completion(prompt, max_tokens=1)), 400, "prompt")
+        for tokens in ([-1], [49152], [1.5], "x", [[1]]):
+            refused(self, server.post("/detokenize", {"tokens": tokens}), 400, "tokens")
+
     def test_usage_counts_every_prompt_once(self):
         body = ok(self, server.post("/v1/completions", completion(["a b c", "d e"], max_tokens=3, n=2)))
         count = sum(ok(self, server.post("/tokenize", {"prompt": p}))["count"] for p in ("a b c", "d e"))
@@ -251,6 +258,12 @@ class Completions(unittest.TestCase):
         again = [c["text"] for c in ok(self, server.post("/v1/completions", body))["choices"]]
         self.assertEqual(first, again)
         self.assertNotEqual(first[0], first[1])
+        # Choice i draws from (seed, i), however many there are.
+        for n in (1, 3):
+            choices = ok(self, server.post("/v1/completions", {**body, "n": n}))["choices"]
+            self.assertEqual([c["text"] for c in choices[:2]], first[:n])
+        other = ok(self, server.post("/v1/completions", {**body, "seed": 5}))["choices"]
+        self.assertNotEqual([c["text"] for c in other], first)
 
     def test_token_ids_beside_the_text(self):
         """Clients that measure count tokens by them."""
@@ -303,6 +316,12 @@ class Chat(unittest.TestCase):
         parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
         self.assertEqual(self.content([{"role": "developer", "content": "Be brief."},
                                        {"role": "user", "content": parts}]), plain)
+
+    def test_c3_usage_is_the_rendered_prompt(self):
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "one\ntwo <|im_end|> 🌶"}]
+        body = {"model": NAME, "messages": messages, "max_tokens": 1, "n": 2}
+        usage = ok(self, server.post("/v1/chat/completions", body))["usage"]
+        self.assertEqual(usage["prompt_tokens"], ok(self, server.post("/tokenize", {"messages": messages}))["count"])
 
     def test_an_answer_can_be_sent_back(self):
         message = ok(self, server.post("/v1/chat/completions", chat(max_tokens=4)))["choices"][0]["message"]
@@ -417,8 +436,10 @@ class Fields(unittest.TestCase):
         """CASES C3, I5."""
         one = ok(self, server.post("/tokenize", {"prompt": " a"}))["tokens"]
         self.assertEqual(len(one), 1)
-        for count, status in ((2047, 200), (2049, 400), (20480, 400)):
-            body = completion(one * count, max_tokens=1)
+        for count, status, more in ((2047, 200, {"max_tokens": 1}), (2047, 200, {}), (2048, 400, {}),
+                                    (2048, 200, {"max_tokens": 0}), (2049, 400, {"max_tokens": 1}),
+                                    (20480, 400, {"max_tokens": 1})):
+            body = completion(one * count, **more)
             got, answer = server.post("/v1/completions", body)
             self.assertEqual(got, status, (count, answer))
             if status == 400:

@@ -16,22 +16,23 @@ NAME = os.path.splitext(os.path.basename(MODEL))[0]
 
 
 class Server:
-    """`pagoda serve MODEL flags...`, ended with the object's `with`."""
+    """`pagoda serve MODEL flags...`, ended with the object's `with`. `loaded=False`: does not wait for the model."""
 
-    def __init__(self, *flags, model=MODEL, env=None, fixed_address=False):
+    def __init__(self, *flags, model=MODEL, env=None, fixed_address=False, loaded=True):
         self.log_file = tempfile.TemporaryFile(mode="w+")
         address = [] if fixed_address else ["--port", "0"]
         self.process = subprocess.Popen(
             [PROGRAM, "serve", model, *address, "--threads", "1", *flags],
             stderr=self.log_file, stdout=subprocess.DEVNULL, env={**os.environ, **(env or {})})
-        self.url = self._wait()
+        self.url = self.wait_for_line("serves" if loaded else "answers; the model is being loaded")
         parts = urllib.parse.urlsplit(self.url)
         self.host, self.port = parts.hostname, parts.port
 
-    def _wait(self):
+    def wait_for_line(self, what):
+        """The address in the line that says so."""
         end = time.monotonic() + 120
         while time.monotonic() < end:
-            found = re.search(r"^pagoda: ((?:https?://|unix:)\S+) serves ", self.log(), re.M)
+            found = re.search(rf"^pagoda: ((?:https?://|unix:)\S+) {what}", self.log(), re.M)
             if found:
                 return found.group(1)
             if self.process.poll() is not None:

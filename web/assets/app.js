@@ -63,6 +63,7 @@ export class App {
         this.#notice("server", "This server needs an API key.", "Enter a key", () => this.#askKey());
       } else {
         this.#notice("server", error.message, "Try again", () => this.#meet());
+        if (error.retryAfter) setTimeout(() => this.#meet(), 1000 * error.retryAfter);  // its model is being loaded
       }
     }
   }

@@ -105,6 +105,7 @@ struct Server::State {
   Task<void> accept();
   Task<void> serve(Socket socket, std::string peer);
   void begin_drain(std::chrono::milliseconds patience);
+  void leave_address();
   void on_signal();
   void every_second();
   void notify_all();
@@ -124,9 +125,7 @@ struct Server::State {
 
 Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-Server::~Server() {
-  if (!state_->unix_path.empty()) ::unlink(state_->unix_path.c_str());
-}
+Server::~Server() { state_->leave_address(); }
 
 const std::string& Server::address() const { return state_->address; }
 std::int64_t Server::num_connections() const { return state_->num_connections; }
@@ -184,7 +183,6 @@ void Server::run(Routes& routes, std::chrono::milliseconds patience, Hooks hooks
   state.loop->signals.add(SIGINT);
   state.on_signal();
   state.every_second();
-  state.hooks.on_start();
   asio::co_spawn(
       state.loop->io, [&state] { return state.accept(); }, asio::detached);
   state.loop->io.run();
@@ -193,8 +191,10 @@ void Server::run(Routes& routes, std::chrono::milliseconds patience, Hooks hooks
 }
 
 void Server::drain(std::chrono::milliseconds patience) {
-  state_->door->post([state = state_.get(), patience] { state->begin_drain(patience); });
+  post([state = state_.get(), patience] { state->begin_drain(patience); });
 }
+
+void Server::post(std::function<void()> task) { state_->door->post(std::move(task)); }
 
 void Server::State::on_signal() {
   loop->signals.async_wait([this](const Error& error, int) {
@@ -222,13 +222,20 @@ void Server::State::notify_all() {
   for (Connection* const connection : connections) connection->notify();
 }
 
+/// Nobody comes any more, and the next server may take the address at once.
+void Server::State::leave_address() {
+  Error ignored;
+  if (loop) loop->acceptor.close(ignored);
+  if (!unix_path.empty()) ::unlink(unix_path.c_str());
+  unix_path.clear();
+}
+
 void Server::State::begin_drain(std::chrono::milliseconds with_patience) {
   constexpr auto kAfterwards = std::chrono::seconds(1);  // for the last words of answers that are cut short
   const bool first = !shared.draining;
   shared.draining = true;
   shared.cut_off = std::min(shared.cut_off, Clock::now() + with_patience);
-  Error ignored;
-  loop->acceptor.close(ignored);
+  leave_address();
   if (first) hooks.on_drain();
   notify_all();
   loop->cut.expires_at(shared.cut_off);

@@ -32,10 +32,9 @@ class Server {
 
   /// Serves until it was told to drain and the last connection has closed. SIGTERM and SIGINT drain; the second one
   /// ends at once. While it drains nothing new is accepted, and answers that run past `patience` are cut short.
-  /// `on_start` is called once from when on signals drain, `on_drain` once when that begins, `every_second` once a
-  /// second, both on the connections' thread. Once. When it returns, all connections and answers are destroyed.
+  /// `on_drain` is called once when that begins, `every_second` once a second, both on the calling thread, which is the
+  /// connections'. Once. When it returns, all connections and answers are destroyed.
   struct Hooks {
-    std::function<void()> on_start;
     std::function<void()> on_drain;
     std::function<void()> every_second;
   };
@@ -43,6 +42,9 @@ class Server {
 
   /// From any thread: drain, with this patience in place of run's.
   void drain(std::chrono::milliseconds patience);
+
+  /// From any thread: runs a task on the connections' thread, once `run` is there; drops it if `run` is over.
+  void post(std::function<void()> task);
 
   std::int64_t num_connections() const;
 

@@ -53,6 +53,38 @@ TEST(GenerationTest, TheSameIdsForEveryChunkThreadCountAndHit) {
   }
 }
 
+// A head with more rows than the tokenizer has tokens: those that are left over are never drawn, however hot.
+TEST(GenerationTest, IdsWithoutATokenAreNeverDrawn) {
+  const auto num_tokens = static_cast<std::int32_t>(tiny_tokens().size());
+  TinyChat chat;
+  chat.model.vocab = num_tokens + 61;
+  chat.model.separate_head = true;
+  for (const std::string device : {"cpu", "reference"}) {
+    const Model model = open_tiny(chat, {.device = device});
+    EXPECT_EQ(model.info().vocabulary, num_tokens + 61);
+    std::set<std::int32_t> drawn;
+    for (const float temperature : {0.0f, 1.0f, 100.0f}) {
+      for (const std::int32_t top_k : {0, 90}) {
+        Request request = ask_text("abc", 150);
+        request.sampling.temperature = temperature;
+        request.sampling.top_k = top_k;
+        request.sampling.seed = 7;
+        request.sampling.logprobs = 3;
+        request.sampling.presence_penalty = 0.5f;
+        request.sampling.min_tokens = 9;
+        const Answer answer = collect(model, request);
+        ASSERT_EQ(answer.choices[0].ids.size(), 150u);
+        for (const std::int32_t id : answer.choices[0].ids) EXPECT_LT(id, num_tokens) << device << " " << temperature;
+        drawn.insert(answer.choices[0].ids.begin(), answer.choices[0].ids.end());
+      }
+    }
+    EXPECT_GT(drawn.size(), 50u);
+    Request biased = ask_text("abc", 5);
+    biased.sampling.logit_bias = {{num_tokens, 1.0f}};
+    EXPECT_EQ(model.generate(biased).error().param, "logit_bias");
+  }
+}
+
 // CASES C1: no part of a stop string is ever shown, and what only looked like one comes out whole.
 TEST(GenerationTest, C1StopStringsAreHeldBackAndCut) {
   const Model model = open_tiny();

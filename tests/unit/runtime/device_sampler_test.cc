@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "device/cuda/compiler.h"
 #include "kernels/cuda/embedded.h"
@@ -13,7 +14,7 @@ namespace {
 
 using kernels::CudaSampleSlot;
 
-constexpr DeviceSamplerSize kSize{.vocab = 5003, .slots = 7, .rows = 5};
+const DeviceSamplerSize kSize{.vocab = 5003, .slots = 7, .rows = 5};
 
 TEST(SampleLayout, PartsFollowEachOther) {
   const SampleLayout layout = SampleLayout::of(kSize).value();
@@ -56,8 +57,8 @@ struct Upload {
   }
 };
 
-Result<Upload> upload(const SamplingParams& sampling, SlotSetup setup = {}) {
-  const SampleLayout layout = SampleLayout::of(kSize).value();
+Result<Upload> upload(const SamplingParams& sampling, SlotSetup setup = {}, const DeviceSamplerSize& size = kSize) {
+  const SampleLayout layout = SampleLayout::of(size).value();
   setup.sampling = &sampling;
   Upload out;
   out.staging.assign(static_cast<std::size_t>(slot_staging_bytes(layout)), std::byte{0xa5});
@@ -132,6 +133,45 @@ TEST(WriteSlot, BiasesAndEnds) {
   EXPECT_EQ(out.read<std::uint32_t>(2), expected);
   EXPECT_EQ(upload({}, {.tokens = {}, .end_ids = ends}).value().copies.size(), 1u)
       << "nothing is held back without min_tokens";
+}
+
+// Ids without a token have a bias of -inf in every slot, and take no place from a request's own biases.
+TEST(WriteSlot, IdsThatAreNeverDrawn) {
+  DeviceSamplerSize size = kSize;
+  size.never_drawn = {77};
+  for (std::int32_t id = 4990; id < 5003; ++id) size.never_drawn.push_back(id);
+  const SampleLayout layout = SampleLayout::of(size).value();
+  EXPECT_EQ(layout.max_bias(), 1038);
+  EXPECT_GE(layout.words - layout.bias, 7 * 1038 * 8);
+  const Upload plain = upload({}, {}, size).value();
+  EXPECT_EQ(plain.slot.flags, kernels::kSampleGreedy | kernels::kSampleWords);
+  EXPECT_EQ(plain.slot.num_bias, 14);
+  ASSERT_EQ(plain.copies.size(), 3u);
+  EXPECT_EQ(plain.copies[1].to, layout.bias + 3 * 1038 * 8);
+  const auto words = plain.read<std::uint32_t>(2);
+  ASSERT_EQ(words.size(), 5003u);
+  for (std::int32_t id = 0; id < 5003; ++id) {
+    const bool never = id == 77 || id >= 4990;
+    EXPECT_EQ(words[static_cast<std::size_t>(id)], never ? kernels::kSampleBiased : 0u) << id;
+  }
+  SamplingParams params;
+  for (std::int32_t id = 100; id < 1124; ++id) params.logit_bias.emplace_back(id, 1.0f);
+  const std::vector<std::int32_t> ends = {80};
+  params.min_tokens = 3;
+  const Upload full = upload(params, {.tokens = {}, .end_ids = ends}, size).value();
+  const auto bias = full.read<kernels::CudaSampleBias>(1);
+  ASSERT_EQ(bias.size(), 1038u);
+  for (std::size_t i = 0; i < bias.size(); ++i) {
+    const bool never = bias[i].id == 77 || bias[i].id >= 4990;
+    EXPECT_EQ(bias[i].value, never ? -std::numeric_limits<float>::infinity() : 1.0f) << bias[i].id;
+    if (i > 0) {
+      EXPECT_LT(bias[i - 1].id, bias[i].id);
+    }
+  }
+  EXPECT_EQ(full.read<std::uint32_t>(2)[80], kernels::kSampleEnds);
+  params.logit_bias.emplace_back(99, 1.0f);
+  EXPECT_EQ(upload(params, {}, size).error().param, "logit_bias");
+  EXPECT_EQ(upload({.logit_bias = {{4990, 1.0f}}}, {}, size).error().param, "logit_bias");
 }
 
 TEST(WriteSlot, WhatThereIsNoRoomFor) {
