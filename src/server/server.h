@@ -51,8 +51,8 @@ class Server {
   };
 
   /// Answers from now on: 503 with the progress while `open` runs, which it does on the calling thread, then every
-  /// route, until SIGTERM or SIGINT and the end of what runs then. Errors: open's; kDeviceLost, kInternal when the
-  /// engine takes no steps any more.
+  /// route, until SIGTERM or SIGINT and the end of what runs then. The model is closed with this object. Errors:
+  /// open's; kDeviceLost, kInternal when the engine takes no steps any more.
   Status run(const Opener& open, const Hooks& hooks);
 
  private:

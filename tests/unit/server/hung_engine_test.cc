@@ -74,7 +74,10 @@ TEST(HungEngine, EndsTheServerAfterItsTime) {
   const std::string address = (*server)->address();
 
   std::promise<void> started;
-  auto ended = std::async(std::launch::async, [&] { return (*server)->run(model, [&] { started.set_value(); }); });
+  auto ended = std::async(std::launch::async, [&] {
+    return (*server)->run([&](const ProgressSink&) { return model; },
+                          {.on_ready = [&](const Model&) { started.set_value(); }, .abandon = [] { FAIL(); }});
+  });
   started.get_future().wait();
   EXPECT_TRUE(get(address, "/health").starts_with("HTTP/1.1 200 ")) << "nothing to do is no lack of progress";
   auto told = std::async(std::launch::async, [&] { return ask_stream(address, "scripted"); });

@@ -103,6 +103,13 @@ TEST(TokenizerJsonFile, TokensAddedByTheConfiguration) {
   EXPECT_THAT(tokenizer->prefix_ids(), ElementsAre(1));
 }
 
+TEST(TokenizerJsonFile, NumbersThatAreLeftOutHaveNoToken) {
+  const auto tokenizer = opened(kFile, R"({"added_tokens_decoder": {"15": {"content": "<x>", "lstrip": false,
+      "normalized": false, "rstrip": false, "single_word": false, "special": true}}})");
+  EXPECT_EQ(tokenizer->vocabulary_size(), 16);
+  for (std::int64_t id = 0; id < 17; ++id) EXPECT_EQ(tokenizer->has_token(id), id < 12 || id == 15) << id;
+}
+
 TEST(TokenizerJsonFile, WhatTheConfigurationPutsAroundATextReplacesTheTemplate) {
   const std::string names = R"("bos_token": "<s>", "eos_token": "</s>")";
   const auto both = opened(kFile, R"({"add_bos_token": true, "add_eos_token": true, )" + names + "}");

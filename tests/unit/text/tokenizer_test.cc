@@ -31,6 +31,20 @@ TEST(Tokenizer, AnEmptyTextHasNoTokens) {
   EXPECT_TRUE(create(sentence_piece_source({"▁", "a", "▁a"}))->encode("").value().empty());
 }
 
+// What converters write for a number that the vocabulary leaves out is no token; other unused ones are.
+TEST(Tokenizer, NumbersThatAreLeftOutHaveNoToken) {
+  TokenizerSource source = byte_level_source({{"t", "h"}});
+  ASSERT_EQ(source.tokens.size(), 261u);
+  for (const auto& [text, type] : {std::pair("[PAD261]", 5), {"[PAD261]9", 5}, {"[PAD263]", 1}, {"unused", 5}}) {
+    source.tokens.push_back(text);
+    source.types.push_back(type);
+  }
+  const auto tokenizer = create(std::move(source));
+  for (const std::int64_t id : {0, 260, 262, 263, 264}) EXPECT_TRUE(tokenizer->has_token(id)) << id;
+  for (const std::int64_t id : {-1, 261, 265, 1 << 30}) EXPECT_FALSE(tokenizer->has_token(id)) << id;
+  EXPECT_TRUE(tokenizer->contains(261));
+}
+
 // CASES A2: what a user types never becomes a mark, whole or completed by the template's text.
 TEST(Tokenizer, A2_MarksComeOnlyFromTrustedText) {
   const auto tokenizer = create(byte_level_source(english_merges()));
