@@ -95,8 +95,8 @@ void Metrics::write_server(Writer& out, std::int64_t connections) const {
 std::string Metrics::write_loading(std::uint64_t bytes, std::uint64_t total_bytes, std::int64_t connections) const {
   Writer out("");
   out.add("gauge", "model_loaded", "1 once the model is there.", 0);
-  out.add("gauge", "load_bytes", "Bytes of weights that are read.", bytes);
-  out.add("gauge", "load_bytes_total", "Bytes of weights to be read.", total_bytes);
+  out.add("gauge", "load_bytes_read", "Bytes of weights that are read.", bytes);
+  out.add("gauge", "load_bytes", "Bytes of weights to be read.", total_bytes);
   write_server(out, connections);
   return out.take();
 }

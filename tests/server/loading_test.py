@@ -60,7 +60,7 @@ class Loading(unittest.TestCase):
         self.assertEqual(json.loads(server.get("/version", headers=key)[2]).keys(), {"version"})
         metrics = server.get("/metrics", headers=key)[2].decode()
         self.assertIn('pagoda_model_loaded{model_name=""} 0\n', metrics)
-        self.assertIn(f'pagoda_load_bytes_total{{model_name=""}} {total}\n', metrics)
+        self.assertIn(f'pagoda_load_bytes{{model_name=""}} {total}\n', metrics)
         for method, path in (("GET", "/v1/models"), ("GET", "/v1/models/made-up"), ("GET", "/openapi.json"),
                              ("POST", "/v1/chat/completions"), ("POST", "/v1/completions"), ("POST", "/tokenize"),
                              ("POST", "/detokenize")):
