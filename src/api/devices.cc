@@ -109,6 +109,10 @@ Result<PlannedDevice> choose_device(const Library::State& library, const Describ
 
 Result<device::DeviceCaps> choose_caps(const Library::State& library, const std::string& device,
                                        const std::string& caps_name) {
+  if (!caps_name.empty() && (device == "cpu" || device == "reference")) {
+    return fail_param(ErrorCode::kInvalidArgument, "caps", "the GPU {} is named, but the device is {}; cuda is wanted",
+                      caps_name, device);
+  }
   if (device == "cpu") return library.cpu;
   if (device == "reference") return device::reference_caps();
   const std::int32_t ordinal = device == "auto" ? 0 : ordinal_of(device);

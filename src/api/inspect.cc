@@ -67,6 +67,10 @@ void add_plan(Inspection& out, const model::Plan& plan) {
 }
 
 Result<Inspection> inspect_file(const Library& library, const std::string& path, const InspectOptions& options) {
+  if (!options.caps.empty() && !options.plan) {
+    return fail_param(ErrorCode::kInvalidArgument, "caps", "the GPU {} is named, but no plan for it is asked for",
+                      options.caps);
+  }
   const api::DescribedFile described = PAGODA_TRY(api::describe_file(path, options.model));
   Inspection out;
   out.info = api::file_info(described, options.model);

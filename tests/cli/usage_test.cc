@@ -161,6 +161,9 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"score", "/nowhere.gguf"}, 2, "--text");
   expect_refused({"score", "/nowhere.gguf", "--tokens", "1,x"}, 2, "--tokens");
   expect_refused({"render", "/nowhere.gguf"}, 2, "--messages");
+  expect_refused({"inspect", kModel, "--plan", "--device", "cpu", "--caps", "h200"}, 2, "the GPU h200 is named");
+  expect_refused({"inspect", kModel, "--plan", "--device", "reference", "--caps", "h200"}, 2, "the GPU h200 is named");
+  expect_refused({"inspect", kModel, "--device", "cuda", "--caps", "h200"}, 2, "the GPU h200 is named");
   expect_refused({"detokenize", "/nowhere.gguf", "[1, 2"}, 2, "JSON list");
   expect_refused({"detokenize", "/nowhere.gguf", "[1.5]"}, 2, "JSON list");
   expect_refused({"detokenize", "/nowhere.gguf", "[-1]"}, 2, "-1");
