@@ -20,8 +20,11 @@ const std::string kModel = PAGODA_SOURCE_DIR "/models/SmolLM2-135M-Instruct.Q4_1
 void expect_refused(const std::vector<std::string>& arguments, int code, const std::string& word = {}) {
   const Outcome outcome = run(arguments);
   std::string line = outcome.err;
-  // The one line that --device auto prints may come before.
-  if (line.starts_with("pagoda: running on the CPU")) line = line.substr(line.find('\n') + 1);
+  // What may come before: serve's line that it answers while the model is loaded, and the one that --device auto
+  // prints.
+  for (const char* before : {"pagoda: http://127.0.0.1:", "pagoda: running on the CPU"}) {
+    if (line.starts_with(before)) line = line.substr(line.find('\n') + 1);
+  }
   const std::string shown = arguments.empty() ? "" : arguments.back();
   EXPECT_EQ(outcome.code, code) << shown << ": " << outcome.err;
   EXPECT_EQ(outcome.out, "") << shown;
