@@ -63,8 +63,8 @@ class Step final : public LinearStep {
       // A row's last block may be used in part; it is stored whole.
       const std::int64_t stored = round_up(weight.shape.k, weight.format->block_elements) / kGroup;
       params_.products[w].groups = weight.shape.k / kGroup;
+      params_.products[w].stored_groups = stored;
       params_.products[w].tile_bytes = int8_rows16::tile_bytes(encoding, stored);
-      params_.products[w].region_bytes = int8_rows16::region_bytes(encoding, stored);
       params_.products[w].group_log2 = encoding.group_log2;
     }
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/linear/int8_gemm.h"
+#include "kernels/linear/int8_scales.h"
 
 namespace pagoda::kernels::int8_gemm {
 namespace {
@@ -18,8 +19,6 @@ using namespace int8_rows16;
 using Byte = std::uint8_t;
 
 constexpr std::int64_t kPanelGroups = 16;
-/// Bytes that prefetching runs ahead of a stream of weights.
-constexpr std::int64_t kAhead = 4096;
 
 /// Bits of an unpacked code: a table's entries are wider than their places in it.
 constexpr int unpacked_bits(Encoding e) {
@@ -30,18 +29,7 @@ constexpr bool is_signed(Encoding e) { return unpacked_bits(e) == 8; }
 /// Products of a vector that fit a 16-bit sum: 2 · max code · 128 · vectors < 2^15. 8-bit codes: none do.
 constexpr int vectors_a_sum(Encoding e) { return unpacked_bits(e) == 4 ? 8 : unpacked_bits(e) == 5 ? 4 : 2; }
 
-/// One group of a row tile, unpacked: vector v is codes[2·v] (rows 0 … 7) and codes[2·v + 1]. 8-bit codes are signed.
-struct PanelGroup {
-  __m256i codes[16];
-  __m256 d[2][2];
-  __m256 m[2];
-};
-
 __m256i load_vector(const Byte* at) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)); }
-__m256 load_halves(const Byte* at) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
-__m128i load_8(const Byte* at) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)); }
-__m256 load_unsigned(const Byte* at) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_8(at))); }
-__m256 load_signed(const Byte* at) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_8(at))); }
 
 /// Bit `from` of every byte (or bits from, from + 1 for a mask of two) moved to bit 4.
 __m256i upper_bits(__m256i bits, int from, __m256i mask) {
@@ -91,79 +79,51 @@ void unpack_codes(const Byte* at, __m256i* codes) {
   }
 }
 
-__m256 load_bf16(const Byte* at) {
-  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
-}
+/// What unpack_scales needs of this instruction set.
+struct Rows {
+  using V = __m256;
 
-/// 2^(e - 128): a normal number's exponent is e - 1; those of e below 2 are subnormal.
-__m256 load_exponents(const Byte* at) {
-  const __m256i e = _mm256_cvtepu8_epi32(load_8(at));
-  const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-  const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
-  const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
-  return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, tiny));
-}
-
-/// Half of e4m3 values, exact: an f16 whose exponent is 8 too small, and so 2^-8 of the value, but for NaN.
-__m256 load_half_e4m3(const Byte* at) {
-  const __m128i bytes = _mm_cvtepu8_epi16(load_8(at));
-  const __m128i size = _mm_slli_epi16(_mm_and_si128(bytes, _mm_set1_epi16(0x7f)), 7);
-  const __m128i sign = _mm_slli_epi16(_mm_and_si128(bytes, _mm_set1_epi16(0x80)), 8);
-  const __m128i nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x7f << 7));
-  const __m128i halves = _mm_or_si128(_mm_or_si128(size, sign), _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
-  return _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(128));
-}
-
-/// Products of an f16 and a scale code of at most 8 bits are exact, as are those of kFloatZero.
-template <Encoding kEncoding>
-void unpack_scales(const Byte* region, std::int64_t group, int group_log2, PanelGroup& out) {
-  const std::int64_t block = is_super(kEncoding) ? group / kSuperGroups : group >> group_log2;
-  const Byte* at = region + block * param_bytes(kEncoding);
-  for (int h = 0; h < 2; ++h) {
-    if constexpr (kEncoding.params == Params::kExponent) {
-      out.d[0][h] = load_exponents(at + 8 * h);
-      continue;
-    }
-    if constexpr (kEncoding.params == Params::kBf16Pair) {
-      out.d[0][h] = load_bf16(at + 16 * h);
-      out.m[h] = load_bf16(at + 32 + 16 * h);
-      continue;
-    }
-    if constexpr (kEncoding.params == Params::kFloatZero) {
-      const __m256i bits = load_vector(at + 32 * h);
-      const __m256i low = _mm256_set1_epi32(255);
-      out.d[0][h] = _mm256_castsi256_ps(_mm256_andnot_si256(low, bits));
-      const __m256 m = _mm256_mul_ps(out.d[0][h], _mm256_cvtepi32_ps(_mm256_and_si256(low, bits)));
-      out.m[h] = _mm256_xor_ps(m, _mm256_set1_ps(-0.0f));
-      continue;
-    }
-    if constexpr (kEncoding.params == Params::kSuperE4m3) {
-      const __m256 whole = _mm256_castsi256_ps(load_vector(at + 32 * h));
-      const Byte* codes = at + 64 + 32 * (group % kSuperGroups) + 8 * h;
-      out.d[0][h] = _mm256_mul_ps(whole, load_half_e4m3(codes));
-      out.d[1][h] = _mm256_mul_ps(whole, load_half_e4m3(codes + 16));
-      continue;
-    }
-    const __m256 d = load_halves(at + 16 * h);
-    out.d[0][h] = d;
-    if constexpr (kEncoding.params == Params::kSuper8) {
-      out.d[0][h] = _mm256_mul_ps(d, load_signed(at + 32 + 16 * (group % kSuperGroups) + 8 * h));
-    }
-    if constexpr (kEncoding.params == Params::kScaleMinimum) out.m[h] = load_halves(at + 32 + 16 * h);
-    if constexpr (kEncoding.params == Params::kSuper4) {
-      const Byte* codes = at + 64 + 32 * (group % kSuperGroups) + 8 * h;
-      const __m256 m = _mm256_mul_ps(load_halves(at + 32 + 16 * h), load_unsigned(codes + 16));
-      out.m[h] = _mm256_xor_ps(m, _mm256_set1_ps(-0.0f));
-      out.d[0][h] = _mm256_mul_ps(d, load_unsigned(codes));
-    }
-    if constexpr (kEncoding.params == Params::kSuper6) {
-      const Byte* codes = at + 32 + 32 * (group % kSuperGroups) + 8 * h;
-      out.d[0][h] = _mm256_mul_ps(d, load_signed(codes));
-      out.d[1][h] = _mm256_mul_ps(d, load_signed(codes + 16));
-    }
+  static __m128i bytes(const Byte* at) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)); }
+  static __m128i shorts(const Byte* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
+  static V halves(const Byte* at) { return _mm256_cvtph_ps(shorts(at)); }
+  static V brains(const Byte* at) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(shorts(at)), 16));
   }
-}
+  static V words(const Byte* at) { return _mm256_castsi256_ps(load_vector(at)); }
+  static V unsigned_bytes(const Byte* at) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes(at))); }
+  static V signed_bytes(const Byte* at) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes(at))); }
+  /// A normal number's exponent is e − 1; those of e below 2 are subnormal.
+  static V exponents(const Byte* at) {
+    const __m256i e = _mm256_cvtepu8_epi32(bytes(at));
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, tiny));
+  }
+  /// An f16 whose exponent is 8 too small, and so 2^-8 of the value, but for NaN.
+  static V half_e4m3(const Byte* at) {
+    const __m128i codes = _mm_cvtepu8_epi16(bytes(at));
+    const __m128i size = _mm_slli_epi16(_mm_and_si128(codes, _mm_set1_epi16(0x7f)), 7);
+    const __m128i sign = _mm_slli_epi16(_mm_and_si128(codes, _mm_set1_epi16(0x80)), 8);
+    const __m128i nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x7f << 7));
+    const __m128i value = _mm_or_si128(_mm_or_si128(size, sign), _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
+    return _mm256_mul_ps(_mm256_cvtph_ps(value), _mm256_set1_ps(128));
+  }
+  static V lowest_bytes(const Byte* at) {
+    return _mm256_cvtepi32_ps(_mm256_and_si256(load_vector(at), _mm256_set1_epi32(255)));
+  }
+  static V without_lowest(const Byte* at) {
+    return _mm256_castsi256_ps(_mm256_andnot_si256(_mm256_set1_epi32(255), load_vector(at)));
+  }
+  static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
+  static V negate(V a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
+};
+
+/// One group of a row tile, unpacked: vector v is codes[2·v] (rows 0 … 7) and codes[2·v + 1]. 8-bit codes are signed.
+struct PanelGroup {
+  __m256i codes[16];
+  Scales<Rows> scales[2];
+};
 
 __m256i broadcast_4(const std::int8_t* codes) {
   std::int32_t four;
@@ -216,10 +176,10 @@ void add_group(const PanelGroup& w, const Record<kTokens, kTerms>& x, __m256 (*s
         if constexpr (has_minimum(kEncoding) && is_signed(kEncoding)) {  // 128 was taken off
           whole = _mm256_sub_epi32(whole, _mm256_slli_epi32(_mm256_set1_epi32(start), 7));
         }
-        const __m256 product = _mm256_mul_ps(w.d[part][h], _mm256_cvtepi32_ps(whole));
+        const __m256 product = _mm256_mul_ps(w.scales[h].d[part], _mm256_cvtepi32_ps(whole));
         sums[t][h] = _mm256_fmadd_ps(_mm256_set1_ps(x.scale[t]), product, sums[t][h]);
         if constexpr (has_minimum(kEncoding)) {
-          sums[t][h] = _mm256_fmadd_ps(w.m[h], _mm256_set1_ps(x.sum[t]), sums[t][h]);
+          sums[t][h] = _mm256_fmadd_ps(w.scales[h].m, _mm256_set1_ps(x.sum[t]), sums[t][h]);
         }
       }
     }
@@ -278,14 +238,15 @@ void sweep_tokens(const PanelGroup* panel, const Product& product, const Place& 
 
 template <Encoding kEncoding>
 void unpack_panel(const Product& product, const Place& place, PanelGroup* panel) {
-  const Byte* params = product.weight + place.tile * product.tile_bytes;
-  const Byte* codes = params + product.region_bytes + place.first * code_bytes(kEncoding);
-  for (std::int64_t group = 0; group < place.count; ++group, codes += code_bytes(kEncoding)) {
-    for (int line = 0; line < kEncoding.code_bits; ++line) {
-      _mm_prefetch(reinterpret_cast<const char*>(codes) + kAhead + 64 * line, _MM_HINT_T0);
+  Encoding encoding = kEncoding;
+  encoding.group_log2 = product.group_log2;
+  const Byte* bytes = product.weight + place.tile * product.tile_bytes;
+  for (std::int64_t group = 0; group < place.count; ++group) {
+    const GroupPlace at = group_place(encoding, product.stored_groups, place.first + group);
+    for (int h = 0; h < 2; ++h) {
+      panel[group].scales[h] = unpack_scales<kEncoding, Rows>(bytes + at.params, at.index, product.group_log2, 8 * h);
     }
-    unpack_scales<kEncoding>(params, place.first + group, product.group_log2, panel[group]);
-    unpack_codes<kEncoding>(codes, panel[group].codes);
+    unpack_codes<kEncoding>(bytes + at.codes, panel[group].codes);
   }
 }
 

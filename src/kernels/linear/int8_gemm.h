@@ -57,9 +57,9 @@ struct Product {
   const std::uint8_t* activations = nullptr;
   std::int64_t n = 0;
   std::int64_t groups = 0;
-  std::int64_t tile_bytes = 0;    // of a row tile of the packed weight
-  std::int64_t region_bytes = 0;  // of its parameters
-  int group_log2 = 0;             // Encoding::group_log2
+  std::int64_t stored_groups = 0;  // of a row of the packed weight: those of a last block used in part, too
+  std::int64_t tile_bytes = 0;     // of a row tile of the packed weight
+  int group_log2 = 0;              // Encoding::group_log2
   std::int64_t m = 0;
   float* out = nullptr;  // (m, n)
   std::int64_t out_stride = 0;
