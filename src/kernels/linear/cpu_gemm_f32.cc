@@ -35,6 +35,10 @@ void multiply(const Params& params, device::HostRange range) {
   }
 }
 
+void scale_up(const float_gemm::ScaleUpParams& params, device::HostRange range) {
+  float_gemm::scale_up_avx2(params, range.begin, range.end);
+}
+
 Kind kind_of(const quant::Format& format) {
   if (kFp8Rows16Layout.supports(format)) return fp8_kind(format);
   return {format.name == "f32" ? Element::kF32 : format.name == "f16" ? Element::kF16 : Element::kBf16};
@@ -53,9 +57,9 @@ class Step final : public LinearStep {
                              .n = weight.shape.n,
                              .k = weight.shape.k};
       if (weight.layout != &kFp8Rows16Layout) continue;
+      codes_ = true;
       params_.products[w].block = weight.format->block_elements;
       params_.products[w].tile_bytes = fp8_tile_bytes(*weight.format, weight.shape.k);
-      params_.products[w].region_bytes = fp8_region_bytes(*weight.format, weight.shape.k);
     }
   }
 
@@ -63,11 +67,25 @@ class Step final : public LinearStep {
     check_args(tiles_, args);
     if (args.input.rows == 0) return;
     device::HostStream& host = device::host(stream);
+    const std::int64_t m = args.input.rows;
+    const std::int64_t k = args.input.cols;
+    auto* scaled = reinterpret_cast<float*>(args.scratch);
+    if (codes_) {
+      host.launch(&scale_up,
+                  float_gemm::ScaleUpParams{.input = args.input.row<float>(0),
+                                            .stride = args.input.stride,
+                                            .k = k,
+                                            .scaled = scaled,
+                                            .unscale = scaled + m * k},
+                  m, 8);
+    }
     Params params = params_;
     for (int w = 0; w < params.num_products; ++w) {
-      params.products[w].m = args.input.rows;
-      params.products[w].input = args.input.row<float>(0);
-      params.products[w].input_stride = args.input.stride;
+      const bool codes = params.products[w].block > 0;
+      params.products[w].m = m;
+      params.products[w].input = codes ? scaled : args.input.row<float>(0);
+      params.products[w].input_stride = codes ? k : args.input.stride;
+      params.products[w].unscale = scaled + m * k;
       params.products[w].out = args.outputs[w].row<float>(0);
       params.products[w].out_stride = args.outputs[w].stride;
     }
@@ -78,6 +96,7 @@ class Step final : public LinearStep {
  private:
   RowTiles tiles_;
   Params params_;
+  bool codes_ = false;  // of 8-bit floats, in any weight
 };
 
 Arithmetic arithmetic(Precision, const quant::Format& format) {
@@ -89,7 +108,11 @@ const Layout* layout(const quant::Format& format) {
   return kFloatRows16Layout.supports(format) ? &kFloatRows16Layout : nullptr;
 }
 
-std::size_t scratch_bytes(const LinearProblem&, const device::DeviceCaps&) { return 0; }
+std::size_t scratch_bytes(const LinearProblem& problem, const device::DeviceCaps&) {
+  const bool codes =
+      std::ranges::any_of(problem.specs(), [](const auto& spec) { return spec.layout == &kFp8Rows16Layout; });
+  return codes ? static_cast<std::size_t>(problem.max_m * (problem.k + 1)) * sizeof(float) : 0;
+}
 
 std::vector<CompileUnit> units(const LinearProblem&, const device::DeviceCaps&) { return {}; }
 

@@ -30,6 +30,20 @@ __m256i rows_mask(std::int64_t n, std::int64_t row) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(rows > 8 ? 8 : static_cast<int>(rows)), lane);
 }
 
+/// Sums of the half tile from `row` on: half `h` of the chains. Rows that are not `finite` are NaN.
+template <int kHalves, int kTokens>
+void store(const Product& product, std::int64_t row, std::int64_t token, const __m256 (*chains)[kHalves][kTokens],
+           int h, __m256i finite) {
+  const __m256i mask = rows_mask(product.n, row);
+  for (int t = 0; t < kTokens; ++t) {
+    __m256 sum =
+        _mm256_add_ps(_mm256_add_ps(chains[0][h][t], chains[1][h][t]), _mm256_add_ps(chains[2][h][t], chains[3][h][t]));
+    if (product.bias != nullptr) sum = _mm256_add_ps(sum, _mm256_maskload_ps(product.bias + row, mask));
+    sum = _mm256_blendv_ps(_mm256_set1_ps(__builtin_nanf("")), sum, _mm256_castsi256_ps(finite));
+    _mm256_maskstore_ps(product.out + (token + t) * product.out_stride + row, mask, sum);
+  }
+}
+
 /// Half tiles [half, half + kHalves) of a tile for kTokens tokens.
 template <Element kElement, int kHalves, int kTokens>
 void multiply(const Product& product, std::int64_t tile, int half, std::int64_t token) {
@@ -62,100 +76,115 @@ void multiply(const Product& product, std::int64_t tile, int half, std::int64_t 
   if (c + 1 < product.k) add(1, c + 1);
   if (c + 2 < product.k) add(2, c + 2);
 
+  const __m256i finite = _mm256_set1_epi32(-1);
   for (int h = 0; h < kHalves; ++h) {
-    const std::int64_t row = tile * kTileRows + 8 * (half + h);
-    const __m256i mask = rows_mask(product.n, row);
-    for (int t = 0; t < kTokens; ++t) {
-      __m256 sum = _mm256_add_ps(_mm256_add_ps(chains[0][h][t], chains[1][h][t]),
-                                 _mm256_add_ps(chains[2][h][t], chains[3][h][t]));
-      if (product.bias != nullptr) sum = _mm256_add_ps(sum, _mm256_maskload_ps(product.bias + row, mask));
-      _mm256_maskstore_ps(product.out + (token + t) * product.out_stride + row, mask, sum);
-    }
+    store<kHalves, kTokens>(product, tile * kTileRows + 8 * (half + h), token, chains, h, finite);
   }
 }
 
-/// Codes of a column's half as binary16, as in the file of AVX-512.
+/// Four columns of a half tile of 8-bit floats, as CodeBits reads them.
+struct Columns {
+  __m256 value[4];
+};
+
+/// As in the file of AVX-512.
 template <Element kElement>
-__m128i load_codes(const std::uint8_t* at) {
-  const __m128i upper = _mm_unpacklo_epi8(_mm_setzero_si128(), _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
-  if constexpr (kElement == Element::kE5m2) return upper;
-  const __m128i size = _mm_and_si128(_mm_srli_epi16(upper, 1), _mm_set1_epi16(0x3f80));
-  const __m128i sign = _mm_and_si128(upper, _mm_set1_epi16(static_cast<short>(0x8000)));
-  const __m128i nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x3f80));
-  return _mm_blendv_epi8(_mm_or_si128(size, sign), _mm_set1_epi16(0x7e00), nan);
+Columns load_columns(const std::uint8_t* at) {
+  constexpr CodeBits kBits = code_bits(kElement);
+  const __m256i mask = _mm256_set1_epi32(static_cast<int>(kBits.mask));
+  const auto value = [&](__m256i bits) { return _mm256_castsi256_ps(_mm256_and_si256(bits, mask)); };
+  const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  const __m256i odd = _mm256_srai_epi16(codes, kBits.shift);
+  const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), kBits.shift);
+  return {{value(_mm256_slli_epi32(even, 16)), value(_mm256_slli_epi32(odd, 16)), value(even), value(odd)}};
 }
 
-template <Kind kKind>
+template <Scale kScale>
 __m256 load_scales(const std::uint8_t* at) {
-  __m256 scales;
-  if constexpr (kKind.scale == Scale::kFloat) {
-    scales = _mm256_loadu_ps(reinterpret_cast<const float*>(at));
-  } else {
-    const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
-    __m256i bits = _mm256_slli_epi32(e, 23);
-    const __m256i zero = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());
-    bits = _mm256_blendv_epi8(bits, _mm256_set1_epi32(0x00400000), zero);
-    const __m256i nan = _mm256_cmpeq_epi32(e, _mm256_set1_epi32(255));
-    scales = _mm256_castsi256_ps(_mm256_blendv_epi8(bits, _mm256_set1_epi32(0x7fc00000), nan));
-  }
-  if constexpr (kKind.element == Element::kE4m3) scales = _mm256_mul_ps(scales, _mm256_set1_ps(kE4m3Missing));
-  return scales;
+  if constexpr (kScale == Scale::kFloat) return _mm256_loadu_ps(reinterpret_cast<const float*>(at));
+  const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  const __m256i zero = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());
+  const __m256i bits = _mm256_blendv_epi8(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(0x00400000), zero);
+  const __m256i nan = _mm256_cmpeq_epi32(e, _mm256_set1_epi32(255));
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, _mm256_set1_epi32(0x7fc00000), nan));
 }
 
-/// As `multiply`, of one half of a tile, block by block.
-template <Kind kKind, int kTokens>
-void multiply_blocks(const Product& product, std::int64_t tile, int half, std::int64_t token) {
-  constexpr std::int64_t kScaleBytes = scale_bytes(kKind.scale);
-  const std::uint8_t* scales = product.weight + tile * product.tile_bytes;
-  const std::uint8_t* w = scales + product.region_bytes + 8 * half;
-  scales += 8 * half * kScaleBytes;
+/// As `multiply`, of 8-bit floats, block by block.
+template <Kind kKind, int kHalves, int kTokens>
+void multiply_codes(const Product& product, std::int64_t tile, int half, std::int64_t token) {
+  constexpr std::int64_t kLane = scale_bytes(kKind.scale);
+  const std::uint8_t* at = product.weight + tile * product.tile_bytes;
+  const std::uint8_t* marks = at + product.tile_bytes - kMarkBytes;
   const float* x = product.input + token * product.input_stride;
-  __m256 sums[kChains][kTokens];
-  for (int i = 0; i < kChains; ++i) {
-    for (int t = 0; t < kTokens; ++t) sums[i][t] = _mm256_setzero_ps();
-  }
-  for (std::int64_t first = 0; first < product.k; first += product.block) {
-    const std::int64_t left = product.k - first;
-    const std::int64_t count = left < product.block ? left : product.block;
-    __m256 chains[kChains][kTokens];
+  const float* unscale = product.unscale + token;
+  using Sums = __m256[kChains][kHalves][kTokens];
+  const auto clear = [](Sums& sums) {
     for (int i = 0; i < kChains; ++i) {
-      for (int t = 0; t < kTokens; ++t) chains[i][t] = _mm256_setzero_ps();
-    }
-    const auto add = [&](int chain, std::int64_t c) {
-      const __m256 column = _mm256_cvtph_ps(load_codes<kKind.element>(w + (first + c) * kTileRows));
-      for (int t = 0; t < kTokens; ++t) {
-        const __m256 activation = _mm256_set1_ps(x[t * product.input_stride + first + c]);
-        chains[chain][t] = _mm256_fmadd_ps(column, activation, chains[chain][t]);
+      for (int h = 0; h < kHalves; ++h) {
+        for (int t = 0; t < kTokens; ++t) sums[i][h][t] = _mm256_setzero_ps();
       }
-    };
-    std::int64_t c = 0;
-    for (; c + kChains <= count; c += kChains) {
-      _mm_prefetch(reinterpret_cast<const char*>(w) + (first + c) * kTileRows + kAhead, _MM_HINT_T0);
-      for (int i = 0; i < kChains; ++i) add(i, c + i);
     }
-    for (int i = 0; c + i < count; ++i) add(i, c + i);
-    const __m256 scale = load_scales<kKind>(scales);
-    scales += kTileRows * kScaleBytes;
-    for (int i = 0; i < kChains; ++i) {
-      for (int t = 0; t < kTokens; ++t) sums[i][t] = _mm256_fmadd_ps(scale, chains[i][t], sums[i][t]);
+  };
+  Sums sums;
+  clear(sums);
+  for (std::int64_t first = 0; first < product.k;) {
+    const std::uint8_t* scales = at + 8 * half * kLane;
+    at += kScaleBytes;
+    for (int b = 0; b < chunk_blocks(kKind.scale) && first < product.k; ++b, scales += kTileRows * kLane) {
+      Sums chains;
+      clear(chains);
+      const auto add = [&](const Columns& columns, int h, int i, std::int64_t c) {
+        for (int t = 0; t < kTokens; ++t) {
+          const __m256 activation = _mm256_set1_ps(x[t * product.input_stride + c]);
+          chains[i][h][t] = _mm256_fmadd_ps(columns.value[i], activation, chains[i][h][t]);
+        }
+      };
+      const std::int64_t end = first + product.block < product.k ? first + product.block : product.k;
+      std::int64_t c = first;
+      for (; c + kChains <= end; c += kChains, at += kChains * kTileRows) {
+        for (int h = 0; h < kHalves; ++h) {
+          const Columns columns = load_columns<kKind.element>(at + 32 * (half + h));
+          for (int i = 0; i < kChains; ++i) add(columns, h, i, c + i);
+        }
+      }
+      for (int h = 0; h < kHalves && c < end; ++h) {  // of the last block
+        const Columns columns = load_columns<kKind.element>(at + 32 * (half + h));
+        add(columns, h, 0, c);
+        if (c + 1 < end) add(columns, h, 1, c + 1);
+        if (c + 2 < end) add(columns, h, 2, c + 2);
+      }
+      first += product.block;
+      for (int h = 0; h < kHalves; ++h) {
+        const __m256 scale = load_scales<kKind.scale>(scales + 8 * h * kLane);
+        for (int t = 0; t < kTokens; ++t) {
+          const __m256 whole = _mm256_set1_ps(unscale[t] * code_bits(kKind.element).missing);
+          for (int i = 0; i < kChains; ++i) {
+            sums[i][h][t] = _mm256_fmadd_ps(scale, _mm256_mul_ps(chains[i][h][t], whole), sums[i][h][t]);
+          }
+        }
+      }
     }
   }
-  const std::int64_t row = tile * kTileRows + 8 * half;
-  const __m256i mask = rows_mask(product.n, row);
-  for (int t = 0; t < kTokens; ++t) {
-    __m256 sum = _mm256_add_ps(_mm256_add_ps(sums[0][t], sums[1][t]), _mm256_add_ps(sums[2][t], sums[3][t]));
-    if (product.bias != nullptr) sum = _mm256_add_ps(sum, _mm256_maskload_ps(product.bias + row, mask));
-    _mm256_maskstore_ps(product.out + (token + t) * product.out_stride + row, mask, sum);
+  for (int h = 0; h < kHalves; ++h) {
+    const auto* marked = reinterpret_cast<const __m256i*>(marks + 32 * (half + h));
+    const __m256i finite = _mm256_cmpeq_epi32(_mm256_loadu_si256(marked), _mm256_setzero_si256());
+    store<kHalves, kTokens>(product, tile * kTileRows + 8 * (half + h), token, sums, h, finite);
   }
 }
 
 template <Kind kKind>
-void run_blocks(const Product& product, std::int64_t begin, std::int64_t end) {
+void run_codes(const Product& product, std::int64_t begin, std::int64_t end) {
   for (std::int64_t tile = begin; tile < end; ++tile) {
+    if (product.m == 1) {
+      multiply_codes<kKind, 2, 1>(product, tile, 0, 0);
+      continue;
+    }
     for (int half = 0; half < 2; ++half) {
       std::int64_t token = 0;
-      for (; token + 2 <= product.m; token += 2) multiply_blocks<kKind, 2>(product, tile, half, token);
-      for (; token < product.m; ++token) multiply_blocks<kKind, 1>(product, tile, half, token);
+      for (; token + kMaxTokens <= product.m; token += kMaxTokens) {
+        multiply_codes<kKind, 1, kMaxTokens>(product, tile, half, token);
+      }
+      for (; token < product.m; ++token) multiply_codes<kKind, 1, 1>(product, tile, half, token);
     }
   }
 }
@@ -177,14 +206,42 @@ void run(const Product& product, std::int64_t begin, std::int64_t end) {
   }
 }
 
+/// 2^n, a normal number.
+float power_of_two(std::int32_t n) {
+  const std::int32_t bits = (n + 127) << 23;
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 }  // namespace
+
+void scale_up_avx2(const ScaleUpParams& params, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t token = begin; token < end; ++token) {
+    const float* x = params.input + token * params.stride;
+    std::int32_t largest = 0;  // of magnitudes as whole numbers, whose order is the same; NaN is above all
+    for (std::int64_t c = 0; c < params.k; ++c) {
+      std::int32_t bits;
+      __builtin_memcpy(&bits, x + c, sizeof bits);
+      bits &= 0x7fffffff;
+      largest = bits > largest ? bits : largest;
+    }
+    // All magnitudes are below 2^exponent; both powers must be normal, also the second times 2^120.
+    const std::int32_t above = (largest >> 23) - 126;
+    const std::int32_t exponent = above < -26 ? -26 : above > 107 ? 107 : above;
+    const float up = power_of_two(100 - exponent);
+    float* scaled = params.scaled + token * params.k;
+    for (std::int64_t c = 0; c < params.k; ++c) scaled[c] = x[c] * up;
+    params.unscale[token] = power_of_two(exponent - 100);
+  }
+}
 
 ProductKernel product_avx2(Kind kind) {
   constexpr Kind kE4m3{Element::kE4m3, Scale::kFloat}, kE5m2{Element::kE5m2, Scale::kFloat},
       kMx{Element::kE4m3, Scale::kExponent};
-  if (kind == kE4m3) return &run_blocks<kE4m3>;
-  if (kind == kE5m2) return &run_blocks<kE5m2>;
-  if (kind == kMx) return &run_blocks<kMx>;
+  if (kind == kE4m3) return &run_codes<kE4m3>;
+  if (kind == kE5m2) return &run_codes<kE5m2>;
+  if (kind == kMx) return &run_codes<kMx>;
   constexpr ProductKernel kernels[] = {&run<Element::kF32>, &run<Element::kF16>, &run<Element::kBf16>};
   return kind.scale == Scale::kNone && kind.element <= Element::kBf16 ? kernels[static_cast<int>(kind.element)]
                                                                       : nullptr;

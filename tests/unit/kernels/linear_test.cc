@@ -189,11 +189,10 @@ TEST(Linear, CandidatesOfOneArithmeticAgreeToTheBit) {
 TEST(Linear, WhatIsNotFiniteStaysInItsRow) {
   ThreadPool pool(2);
   device::HostStream stream(pool);
-  const std::vector<Case> table = {{{"q4_1"}, {33}, 576, 9, false},
-                                   {{"q6_k"}, {17}, 512, 7, false},
-                                   {{"f32"}, {17}, 77, 7, true},
-                                   {{"q8_0"}, {5}, 160, 70, false},
-                                   {{"bf16"}, {18}, 131, 70, false}};
+  const std::vector<Case> table = {{{"q4_1"}, {33}, 576, 9, false},  {{"q6_k"}, {17}, 512, 7, false},
+                                   {{"f32"}, {17}, 77, 7, true},     {{"q8_0"}, {5}, 160, 70, false},
+                                   {{"bf16"}, {18}, 131, 70, false}, {{"fp8_e4m3"}, {18}, 131, 7, false},
+                                   {{"mxfp8"}, {17}, 96, 7, false}};
   const float bad[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                        -std::numeric_limits<float>::infinity()};
   each_candidate(table, [&](const Case& test, const LinearKernel& kernel, Precision precision) {
@@ -220,7 +219,8 @@ TEST(Linear, WhatIsNotFiniteStaysInItsRow) {
 TEST(Linear, ZerosAndTinyInputsGiveTheBias) {
   ThreadPool pool(1);
   device::HostStream stream(pool);
-  const std::vector<Case> table = {{{"q4_1"}, {33}, 576, 3, true}, {{"q8_0"}, {5}, 160, 2, true}};
+  const std::vector<Case> table = {
+      {{"q4_1"}, {33}, 576, 3, true}, {{"q8_0"}, {5}, 160, 2, true}, {{"fp8_e4m3"}, {5}, 160, 2, true}};
   each_candidate(table, [&](const Case& test, const LinearKernel& kernel, Precision precision) {
     const Prepared step(test, kernel, precision, device::detect_isa());
     for (float value : {0.0f, -0.0f, 1e-40f, 1e-30f}) {
@@ -233,6 +233,64 @@ TEST(Linear, ZerosAndTinyInputsGiveTheBias) {
       }
     }
   });
+}
+
+/// A power of two changes no digit: neither groups of activations nor codes short of their exponent may lose any.
+TEST(Linear, InputsOfAnySizeGiveTheSameDigits) {
+  ThreadPool pool(2);
+  device::HostStream stream(pool);
+  const std::vector<Case> table = {{{"fp8_e4m3"}, {35}, 290, 7, false},
+                                   {{"fp8_e5m2_g32"}, {17}, 160, 2, false},
+                                   {{"mxfp8", "bf16"}, {17, 5}, 96, 3, false},
+                                   {{"q6_k"}, {17}, 512, 3, false}};
+  each_candidate(table, [&](const Case& test, const LinearKernel& kernel, Precision precision) {
+    const Prepared step(test, kernel, precision, device::detect_isa());
+    const std::vector<float> x = activations(test.m, test.k, Activations::kNormal, 5);
+    const std::vector<float> want = step.run(x, stream);
+    const std::size_t width = want.size() / static_cast<std::size_t>(test.m);
+    for (const int power : {-90, -33, 33, 90}) {
+      std::vector<float> scaled = x;
+      for (float& value : scaled) value = std::ldexp(value, power);
+      const std::vector<float> got = step.run(scaled, stream);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        if (i % width == width - 1) continue;
+        ASSERT_EQ(std::ldexp(got[i], -power), want[i]) << i << " at 2^" << power;
+      }
+    }
+  });
+}
+
+TEST(Linear, ARowWithACodeThatIsNoNumberIsNoNumber) {
+  ThreadPool pool(1);
+  device::HostStream stream(pool);
+  const std::pair<const char*, int> codes[] = {
+      {"fp8_e4m3", 0x7f}, {"fp8_e4m3", 0xff}, {"fp8_e5m2", 0x7c}, {"fp8_e5m2", 0xfe}, {"mxfp8", 0xff}};
+  for (const auto& [name, code] : codes) {
+    const std::vector<Case> table = {{{name}, {37}, 288, 7, true}};
+    const quant::Format& format = *quant::find_format(name);
+    each_candidate(table, [&, code = code](const Case& test, const LinearKernel& kernel, Precision precision) {
+      const Prepared step(test, kernel, precision, device::detect_isa());
+      const std::vector<float> x = activations(test.m, test.k, Activations::kNormal, 5);
+      const std::vector<float> clean = step.run(x, stream);
+      const WeightShape shape{test.n[0], test.k};
+      std::vector<std::byte> rows = random_rows(format, shape, 17);
+      constexpr std::int64_t kRow = 34;
+      const auto last = static_cast<std::size_t>(kRow * format.row_bytes(test.k) + format.row_bytes(256));
+      const std::int64_t header = format.block_bytes - format.block_elements;
+      rows[last + static_cast<std::size_t>(header) + 31] = static_cast<std::byte>(code);
+      const OwnedWeight& weight = step.weights()[0];
+      weight.weight.layout->pack(format, shape, 0, shape.n, rows.data(), weight.bytes.data());
+      const std::vector<float> got = step.run(x, stream);
+      const std::size_t width = clean.size() / static_cast<std::size_t>(test.m);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        if (i % width == kRow) {
+          ASSERT_FALSE(std::isfinite(got[i])) << i;
+        } else {
+          ASSERT_EQ(got[i], clean[i]) << i;
+        }
+      }
+    });
+  }
 }
 
 TEST(Linear, EachDevicesLastCandidateSupportsEverything) {
