@@ -1,6 +1,7 @@
 // How near each weight format comes to the memory's read bandwidth in decode: the products of a dummy model of at least
 // 1 GB, one token, beside a plain read of the very same bytes. Prints one JSON object a format, best first kernel.
-// Usage: cpu_formats [--threads N] [--rounds N] [--precision standard|high] [--prefill M] [--gb G] [FORMAT…]
+// Usage: cpu_formats [--threads N] [--rounds N] [--precision standard|high] [--cpu avx2|avx512] [--prefill M] [--gb G]
+//                    [FORMAT…]
 //
 // Passes over the weights and plain reads of them take turns. A product's best time of all rounds counts, as does the
 // best of each read: other work on the machine disturbs either alike. The rate of
@@ -37,6 +38,7 @@ struct Options {
   Precision precision = Precision::kStandard;
   std::int64_t prefill = 0;
   double gb = 1;
+  device::CpuIsa isa = device::detect_isa();
   std::vector<std::string> formats;
 };
 
@@ -143,7 +145,7 @@ class Layer {
   Layer(const quant::Format& format, const LinearKernel& kernel, const Options& options,
         std::span<const LinearWeight> weights)
       : max_m_(std::max<std::int64_t>(1, options.prefill)), scratch_(0) {
-    device::HostDevice device({.kind = device::DeviceKind::kCpu, .isa = device::detect_isa(), .name = "bench"});
+    device::HostDevice device({.kind = device::DeviceKind::kCpu, .isa = options.isa, .name = "bench"});
     std::size_t scratch = 0;
     for (const Product& product : kLayer) {
       const LinearProblem problem = problem_of(case_of(format, product, max_m_), kernel, options.precision);
@@ -194,7 +196,7 @@ void bench(const std::string& name, const Options& options, device::HostStream& 
   LinearProblem problem{.weights = {}, .num_weights = 1, .k = 2048, .precision = options.precision, .max_m = 1};
   problem.weights[0] = {.format = format, .n = 2048};
   const LinearKernel* kernel =
-      first_linear_kernel(problem, {.kind = device::DeviceKind::kCpu, .isa = device::detect_isa(), .name = "bench"});
+      first_linear_kernel(problem, {.kind = device::DeviceKind::kCpu, .isa = options.isa, .name = "bench"});
   const Packed packed(*format, *kernel);
   const std::size_t layers = static_cast<std::size_t>(options.gb * 1e9) / packed.bytes() + 1;
   const Pages pages(round_up(layers * packed.bytes(), static_cast<std::size_t>(kUnitBytes)));
@@ -270,6 +272,8 @@ Options options_of(int argc, char** argv) {
       options.prefill = std::atoi(value);
     else if (name == "--gb")
       options.gb = std::atof(value);
+    else if (name == "--cpu")
+      options.isa = std::string_view(value) == "avx2" ? device::CpuIsa::kAvx2 : device::CpuIsa::kAvx512;
     else if (name == "--precision")
       options.precision = *value == 'h' ? Precision::kHigh : Precision::kStandard;
     else {
