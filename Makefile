@@ -68,7 +68,7 @@ bench: build models
 
 # The figures that a GPU is held to, on a machine that has one: ROWS="decode-8b-*" chooses; no ROWS: all.
 bench-gpu: build
-	@tools/build.sh release pagoda attention_cuda step_gap engine_load mma_bulk_codes_chain wgmma_codes_check gpu_parity gpu_models
+	@tools/build.sh release pagoda attention_cuda step_gap engine_load mma_bulk_rows_chain mma_bulk_codes_chain wgmma_codes_check gpu_parity gpu_models
 	@tools/bench_gpu.py $(ROWS)
 
 # The server's figures on this machine, as they are kept in bench/results/cpu_serve.jsonl.

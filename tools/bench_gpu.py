@@ -312,6 +312,7 @@ ROWS |= {
     "decode64-8b-gptq4_g128": Row(60, model, "Llama-3.1-8B", "gptq4_g128", decode(64), head="bf16",
                                   wanted={64: at_most(7.5)}),
     "decode-8b-between": Row(90, model, "Llama-3.1-8B", "gptq4_g128", decode(4, 8, 16, 32), head="bf16"),
+    "linear-bf16": Row(150, program, "h200_mma_bulk_rows_chain", "mma_bulk_rows_chain"),
     "linear-few": Row(150, program, "h200_mma_bulk_codes", "mma_bulk_codes_chain"),
     "linear-shapes": Row(120, program, "h200_mma_bulk_codes", "mma_bulk_codes_chain", "shapes"),
     "linear-many": Row(150, program, "h200_wgmma_codes", "wgmma_codes_check", "time"),
