@@ -54,8 +54,13 @@ sanitize: deps model
 
 # The threads under the thread sanitizer.
 sanitize-threads: deps model
-	@tools/build.sh tsan test_base test_device test_engine test_server
+	@tools/build.sh tsan test_base test_device test_engine test_server pagoda
 	@ctest --test-dir build/tsan -R '^test_(base|device|engine|server)$$' --output-on-failure
+	@cd tests/server && PYTHONDONTWRITEBYTECODE=1 PAGODA_PROGRAM=$(CURDIR)/build/tsan/bin/pagoda \
+	  PAGODA_MODEL=$(CURDIR)/$(DEMO_MODEL) PAGODA_DRILL_SCALE=0.1 TSAN_OPTIONS=exitcode=66 python3 -m unittest \
+	  drills_test.Drills.test_cancelled_requests_leave_the_idle_block_count \
+	  drills_test.Drills.test_disconnects_at_random_moments drills_test.Drills.test_sigterm_under_64_streams \
+	  protocol_test.Together edge_test.Ends
 
 fuzz: deps-dev
 	@CXX=clang++ tools/build.sh fuzz fuzzers

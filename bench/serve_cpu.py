@@ -106,7 +106,8 @@ def main():
         line = asyncio.run(serve_load.measure(load))
         if line["ok"] != arguments.streams:
             raise RuntimeError(f"only {line['ok']} of {arguments.streams} streams were answered whole")
-        tell({**line, "test": "serve_streams"})
+        kv_bytes_per_token = server.metric("kv_cache_bytes") / (server.metric("kv_blocks") * 16)
+        tell({**line, "test": "serve_streams", "of_these_kv": int(kv_bytes_per_token * (PROMPT + TOKENS))})
         for path in files:
             before = machine()
             tell({"test": "wrk", "server": "pagoda", "path": path, "body_bytes": len(files[path]), "connections": 64,

@@ -51,11 +51,12 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(10)
+                code = self.process.wait(10)
+                if code != 0:  # 66: a sanitizer's
+                    raise RuntimeError(f"the server ended with {code}: " + self.log()[-4000:])
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-
         self.log_file.close()
 
     def kill(self):
