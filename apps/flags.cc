@@ -118,7 +118,7 @@ void add_sampling(CLI::App& app, SamplingParams& out) {
   app.add_option("--top-k", out.top_k, "draw from this many likeliest tokens; 0: all")->check(integer(0, 1 << 30));
   app.add_option("--top-p", out.top_p, "draw from the likeliest tokens of this mass")->check(over(0, 1));
   app.add_option("--min-p", out.min_p, "no token below this share of the likeliest")->check(at_least(0, 1));
-  app.add_option("--repetition-penalty", out.repetition_penalty, "over 1: repeat less")->check(over(0));
+  app.add_option("--repetition-penalty", out.repetition_penalty, "over 1: repeat less")->check(at_least(1e-6, 1e6));
   app.add_option("--seed", out.seed, "seed of the random numbers [a new one, which is told]")->check(natural());
   repeatable(
       app.add_option("--stop", out.stop, "end the answer before this text; may be given again")->check(some_text()));

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "fixtures/temporary_folder.h"
+
 namespace pagoda::cli {
 
 struct Outcome {
@@ -30,27 +32,7 @@ inline std::string read_file(const std::string& path) {
   return text.str();
 }
 
-/// A folder that goes with its object.
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/pagoda_cli_XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(file(name), std::ios::binary) << bytes;
-    return file(name);
-  }
-  std::size_t entries() const {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
-  }
-
- private:
-  std::string path_;
-};
+using Folder = fixtures::TemporaryFolder;
 
 /// A started program whose output goes to files.
 class Program {

@@ -8,6 +8,7 @@
 
 #include "api/known_kernels.h"
 #include "api/library_state.h"
+#include "fixtures/temporary_folder.h"
 #include "kernels/cuda/embedded.h"
 #include "tiny_chat_model.h"
 
@@ -31,9 +32,7 @@ Result<Bytes> refused(const CompileUnit& unit) { return fail(ErrorCode::kInterna
 /// A library with a folder for kernels that goes with it, and a compiler that makes cubins up.
 struct WarmLibrary {
   explicit WarmLibrary(Result<Bytes> (*compile)(const CompileUnit&) = made_up, std::span<const std::byte> pack = {}) {
-    char name[] = "/tmp/pagoda_warm_XXXXXX";
-    folder = ::mkdtemp(name);
-    options.cache_folder = folder + "/kernels";
+    options.cache_folder = folder.file("kernels");
     options.kernel_pack = pack;
     library = Library::create(options).value();
     library->state()->compiler = std::make_shared<Compiler>(
@@ -42,13 +41,12 @@ struct WarmLibrary {
                         .pack = pack.empty() ? nullptr : device::cuda::KernelPack::open(pack).value(),
                         .compile = compile});
   }
-  ~WarmLibrary() { std::filesystem::remove_all(folder); }
 
   Result<Warmed> warm(const std::string& path, const WarmOptions& wanted = {.caps = "h200"}) const {
     return pagoda::warm(*library, path, wanted);
   }
 
-  std::string folder;
+  fixtures::TemporaryFolder folder;
   LibraryOptions options;
   std::optional<Library> library;
 };
@@ -142,7 +140,7 @@ TEST(WarmTest, AllThatIsKnownOnEveryGpu) {
 
 TEST(WarmTest, WhatCannotBeKeptIsNotCompiled) {
   const WarmLibrary library(refused);
-  std::filesystem::permissions(library.folder + "/kernels", std::filesystem::perms::all);
+  std::filesystem::permissions(library.folder.file("kernels"), std::filesystem::perms::all);
   library.library->state()->compiler = nullptr;  // made anew, as a program makes it
   const auto open_to_all = library.warm(kLlama);
   ASSERT_FALSE(open_to_all.ok());

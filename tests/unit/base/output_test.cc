@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "fixtures/temporary_folder.h"
 
 namespace pagoda {
 namespace {
@@ -17,19 +18,11 @@ namespace fs = std::filesystem;
 
 class OutputTest : public testing::Test {
  protected:
-  OutputTest() {
-    char name[] = "/tmp/pagoda_output_XXXXXX";
-    folder_ = mkdtemp(name);
-  }
-  ~OutputTest() override { fs::remove_all(folder_); }
-
-  std::string file(const std::string& name) const { return folder_ + "/" + name; }
-  std::size_t entries() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
-  }
+  std::string file(const std::string& name) const { return folder_.file(name); }
+  std::size_t entries() const { return folder_.entries(); }
   std::string text(const std::string& name) const { return read_text(file(name), 1 << 20).value(); }
 
-  std::string folder_;
+  fixtures::TemporaryFolder folder_;
 };
 
 TEST_F(OutputTest, NothingIsThereBeforeCommit) {

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "fixtures/temporary_folder.h"
+
 namespace pagoda::device::cuda {
 namespace {
 
@@ -18,18 +20,7 @@ constexpr EmbeddedSource kSources[] = {
     {"a/other.cu", "extern \"C\" __global__ void k() {}\n"}};
 constexpr EmbeddedSource kChangedHeader[] = {kSources[0], {"a/two.h", "__device__ inline void f() { }\n"}};
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    char name[] = "/tmp/pagoda_compiler_XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using fixtures::TemporaryFolder;
 
 CompileUnit unit(std::string source, std::vector<std::string> defines = {}) {
   return {.source = std::move(source), .defines = std::move(defines), .architecture = "sm_90"};

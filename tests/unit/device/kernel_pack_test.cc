@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "device/cuda/compiler.h"
+#include "fixtures/temporary_folder.h"
 
 namespace pagoda::device::cuda {
 namespace {
@@ -132,19 +133,6 @@ TEST(PackedCompiler, CompilesWhatIsDamagedAgain) {
   EXPECT_EQ(compiler.counters().packed, 0);
 }
 
-class CacheFolder {
- public:
-  CacheFolder() {
-    char name[] = "/tmp/pagoda_pack_XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  ~CacheFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 std::vector<CompileUnit> many_units() {
   std::vector<CompileUnit> units;
   for (int i = 0; i < 60; ++i) {
@@ -164,7 +152,7 @@ Compiler cubin_maker(const std::string& folder) {
 }
 
 TEST(CompilerCache, SeveralProcessesFillOneFolderAtOnce) {
-  const CacheFolder folder;
+  const fixtures::TemporaryFolder folder;
   std::vector<pid_t> children;
   for (int i = 0; i < 3; ++i) {
     const pid_t child = ::fork();
@@ -187,7 +175,7 @@ TEST(CompilerCache, SeveralProcessesFillOneFolderAtOnce) {
 }
 
 TEST(CompilerCache, SaysWhatItCouldNotWrite) {
-  const CacheFolder folder;
+  const fixtures::TemporaryFolder folder;
   Compiler compiler = cubin_maker(folder.path() + "/gone");
   std::filesystem::remove_all(folder.path() + "/gone");
   EXPECT_TRUE(compiler.compile_all(many_units()).ok());
