@@ -11,6 +11,7 @@ constexpr std::int64_t kMaxHeads = 4096;
 constexpr std::int64_t kMaxHeadDim = 1024;
 constexpr std::int64_t kMaxContext = std::int64_t{1} << 31;
 constexpr double kMaxFactor = 1e6;
+constexpr double kLeastTheta = 1.001;  // YaRN divides by its logarithm
 
 /// How much attention grows with YaRN's factor, if the file gives its own part of it.
 double yarn_attention_factor(double factor, double given) { return given * (0.1 * std::log(factor) + 1.0); }
@@ -45,7 +46,7 @@ Status read_yarn(const ConfigReader& config, kernels::RopeSpec& rope, std::int64
 Result<kernels::RopeSpec> read_rope(const ConfigReader& config, std::int64_t head_dim, std::int64_t context) {
   kernels::RopeSpec rope;
   rope.head_dim = head_dim;
-  rope.theta = PAGODA_TRY(config.number_or("rope.freq_base", 10000, 1, 1e12));
+  rope.theta = PAGODA_TRY(config.number_or("rope.freq_base", 10000, kLeastTheta, 1e12));
   rope.rotary_dim = PAGODA_TRY(config.integer_or("rope.dimension_count", head_dim, 2, head_dim));
   if (rope.rotary_dim % 2 != 0) {
     return fail(ErrorCode::kConfigRange, "{}: {} is {}, which has no pairs; an even number is wanted", config.source(),

@@ -229,6 +229,7 @@ TEST(Config, RangesAreChecked) {
   EXPECT_EQ(code("llama.rope.dimension_count", std::uint32_t{33}), ErrorCode::kConfigRange);
   EXPECT_EQ(code("llama.rope.dimension_count", std::uint32_t{7}), ErrorCode::kConfigRange);
   EXPECT_EQ(code("llama.rope.freq_base", 0.0f), ErrorCode::kConfigRange);
+  EXPECT_EQ(code("llama.rope.freq_base", 1.0f), ErrorCode::kConfigRange);
   EXPECT_EQ(code("llama.rope.freq_base", std::nanf("")), ErrorCode::kConfigRange);
   EXPECT_EQ(code("llama.attention.key_length", std::uint32_t{1u << 20}), ErrorCode::kConfigRange);
 }
