@@ -209,6 +209,10 @@ std::optional<http::Response> Service::refuse(const http::Request& request) {
   if (type == nullptr || !is_json(*type)) {
     return error(415, "unsupported_media_type", "the body must be JSON: Content-Type: application/json");
   }
+  const std::string* const coding = request.header("content-encoding");
+  if (coding != nullptr && *coding != "identity") {
+    return error(415, "unsupported_media_type", "the body must be JSON as it is, without a Content-Encoding");
+  }
   return std::nullopt;
 }
 

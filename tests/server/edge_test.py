@@ -73,6 +73,8 @@ class Http(unittest.TestCase):
         pieces = b"".join(b"1\r\n%c\r\n" % c for c in body) + b"0\r\nTrailer: x\r\n\r\n"
         self.one(post + b"Transfer-Encoding: chunked\r\n\r\n" + pieces, 200)
         self.one(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\n{}", 415)
+        self.one(post + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 415)
+        self.one(post + b"Content-Encoding: identity\r\nContent-Length: %d\r\n\r\n" % len(body) + body, 200)
         got = self.server.raw(post + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         self.assertTrue(got.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), got)
         self.one(post + b"Expect: tea\r\nContent-Length: 2\r\n\r\n{}", 417)

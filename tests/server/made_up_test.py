@@ -83,6 +83,19 @@ class MadeUp(unittest.TestCase):
                 self.assertEqual(stopped["content"], "")
         self.assertGreater(both, 2)
 
+    def test_i2_characters_cut_by_max_tokens(self):
+        """Bytes drawn at random are hardly ever whole characters."""
+        for tokens in range(1, 9):
+            for seed in range(2):
+                self.ask(seed=seed, max_tokens=tokens, temperature=2, logit_bias={}, enable_thinking=False)
+                body = {"model": "made-up", "prompt": "é🌶"[:1 + seed % 2], "max_tokens": tokens, "temperature": 2,
+                        "seed": seed, "ignore_eos": True}
+                whole = self.server.post("/v1/completions", body)[1]["choices"][0]["text"]
+                data = self.server.request("POST", "/v1/completions", {**body, "stream": True})[2]
+                parts = [json.loads(e)["choices"][0]["text"] for e in events(data)[:-1]]
+                self.assertEqual("".join(parts), whole)
+                whole.encode()  # no half of a surrogate pair
+
     def test_without_thinking_all_is_content(self):
         message = self.ask(seed=1, enable_thinking=False)
         self.assertNotIn("reasoning_content", message)

@@ -95,7 +95,7 @@ void write_operation(const Operation& operation, const ServedModel& model, bool 
   if (operation.body) {
     write_error(400, "A field is wrong: `param` names it.", out);
     write_error(413, "The body is too large.", out);
-    write_error(415, "The body is not declared as JSON.", out);
+    write_error(415, "The body is not declared as plain JSON.", out);
   }
   if (needs_key && !operation.open) write_error(401, "The key is missing or wrong.", out);
   if (operation.body || std::string_view(operation.path).ends_with("}")) {
