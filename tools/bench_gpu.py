@@ -9,7 +9,8 @@ A row is one name: a test with a time limit and, where there is one, the figure 
 so that a run that was cut short goes on where it stopped. A row that fails or runs over its limit leaves what it
 printed in FOLDER/ROW.log, and the others go on; the exit status is then 1. The last lines are a table.
 
-`ahead` compiles for an H200, on any machine, the kernels that the rows need; they lie in --cache, which may be carried.
+`ahead` compiles for an H200 the kernels that the rows need, so that no row's time goes into that. They lie in --cache, and serve
+where the same version of NVRTC is found: those of another one are made again.
 The rows check-… are no figures: tests of tests/gpu, the memory checkers, and a new receipt.
 """
 import argparse
