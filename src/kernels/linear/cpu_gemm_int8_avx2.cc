@@ -3,7 +3,8 @@
 // A lane is a weight row. A row tile (16 rows) is unpacked, a panel of columns at a time, into the worker's stack, and
 // all tokens sweep over it. VPMADDUBSW multiplies unsigned codes with activation codes, broadcast 4 columns at a time;
 // as many of its 16-bit sums as cannot overflow are added before they are widened. 8-bit codes are widened first.
-// Chosen without AVX-512 VNNI. Zen 4, one core, 2026-11-30: q4_1, 512 tokens 139 Gop/s, one token 24 GB/s.
+// Chosen without AVX-512 VNNI. Zen 4, one core, 2026-11-30: q4_k, 512 tokens 115 Gop/s, one token 19 GB/s: unpacking
+// first and then multiplying, not memory, is the limit.
 #include <immintrin.h>
 
 #include <iterator>
