@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "fixtures/hf_model.h"
+#include "fixtures/temporary_folder.h"
 #include "io/json_config.h"
 #include "io/quantization.h"
 
