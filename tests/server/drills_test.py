@@ -363,7 +363,8 @@ class StoppedEngine:
     def __enter__(self):
         for _ in range(20):
             if self.ask(self.SEIZE) or self.ask(self.INTERRUPT):
-                raise OSError(ctypes.get_errno(), "the thread could not be stopped")
+                why = os.strerror(ctypes.get_errno())
+                raise unittest.SkipTest(f"this machine lets no process trace its child: {why}")
             os.waitpid(self.thread, self.ALL_CHILDREN)
             try:
                 self.server.get("/version", timeout=3)
