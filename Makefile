@@ -8,7 +8,7 @@ DEMO_MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 GEMMA_MODEL := models/gemma-3-270m-q4_k_m.gguf
 PAGODA := build/release/bin/pagoda
 
-.PHONY: demo test test-all build model models bench bench-gpu bench-server soak sanitize sanitize-threads fuzz format format-check layers lint kernels release install clean deps deps-dev
+.PHONY: demo test test-all test-readers build model models bench bench-gpu bench-server soak sanitize sanitize-threads fuzz format format-check layers lint kernels release install clean deps deps-dev
 
 demo: build model
 	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)" --max-tokens 200 --repetition-penalty 1.1
@@ -46,6 +46,11 @@ soak: build model
 	@PYTHONDONTWRITEBYTECODE=1 python3 tests/server/drills_test.py
 	@cd tests/server && PYTHONDONTWRITEBYTECODE=1 PAGODA_PROGRAM=$(CURDIR)/$(PAGODA) PAGODA_MODEL=$(CURDIR)/$(DEMO_MODEL) \
 	  python3 -m unittest protocol_test.Fields edge_test.Keys
+
+# Quantised checkpoints between Pagoda and transformers, compressed-tensors and MLX: 7 GB of Python packages, so no part of
+# `test-all`.
+test-readers: build model
+	@tests/slow/readers.sh build/release $(PAGODA) $(DEMO_MODEL)
 
 # The parser, text and KV tests with the address and undefined-behaviour sanitizers.
 sanitize: deps model

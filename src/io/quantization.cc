@@ -77,8 +77,8 @@ Status read_gptq(const Keys& keys, Quantization& out) {
   if (PAGODA_TRY(keys.flag_or("is_marlin_format", false))) {
     return keys.refuse("is_marlin_format", "true", "GPTQ's own packing; convert the checkpoint back");
   }
-  keys.irrelevant({"desc_act",
-                   "sym",
+  scheme.ordered = PAGODA_TRY(keys.flag_or("desc_act", false));
+  keys.irrelevant({"sym",
                    "static_groups",
                    "true_sequential",
                    "damp_percent",
@@ -159,8 +159,26 @@ Status read_fp8(const Keys& keys, Quantization& out) {
   return Ok{};
 }
 
+/// How compressed-tensors keeps weights; of mixed ones each group says its own.
+Status require_compressed_format(const Keys& keys) {
+  return keys.require("format", "dense",
+                      {"dense", "pack-quantized", "int-quantized", "float-quantized", "naive-quantized",
+                       "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized", "mixed-precision"});
+}
+
+/// `actorder` is a name, or true; "weight" and "static" leave the columns where they are.
+Result<bool> read_ordered(const Keys& weights) {
+  if (!weights.contains("actorder")) return false;
+  const Value* value = weights.config().find(weights.full("actorder"));
+  if (value->get_if<bool>() != nullptr) return weights.flag_or("actorder", false);
+  PAGODA_TRY(weights.require("actorder", "", {"", "group", "weight", "static", "dynamic"}));
+  const std::string name = PAGODA_TRY(weights.text_or("actorder", ""));
+  return name == "group" || name == "dynamic";
+}
+
 Status read_config_group(const Keys& group, Quantization& out) {
-  group.irrelevant({"input_activations", "output_activations", "format"});
+  group.irrelevant({"input_activations", "output_activations"});
+  PAGODA_TRY(require_compressed_format(group));
   const Keys weights(group.config(), group.full("weights."));
   if (!group.config().contains_prefix(weights.prefix())) return Ok{};
   QuantScheme scheme = PAGODA_TRY(read_block(weights, "block_structure"));
@@ -170,10 +188,12 @@ Status read_config_group(const Keys& group, Quantization& out) {
   scheme.strategy = PAGODA_TRY(weights.text_or("strategy", scheme.group > 0 ? "group" : "tensor"));
   PAGODA_TRY(weights.require("strategy", scheme.strategy, {"tensor", "channel", "group", "block", "tensor_group"}));
   PAGODA_TRY(weights.require("type", "int", {"int", "float"}));
+  scheme.type = PAGODA_TRY(weights.text_or("type", "int"));
+  scheme.ordered = PAGODA_TRY(read_ordered(weights));
   if (PAGODA_TRY(weights.flag_or("dynamic", false))) {
     return weights.refuse("dynamic", "true", "weights that are quantised in the file");
   }
-  weights.irrelevant({"actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
+  weights.irrelevant({"observer", "observer_kwargs", "scale_dtype", "zp_dtype"});
   if (group.contains("targets")) {
     const StringList& targets = *PAGODA_TRY(group.config().texts(group.full("targets")));
     for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -204,9 +224,7 @@ std::vector<std::string> children(const RawConfig& config, const std::string& pr
 }
 
 Status read_compressed_tensors(const Keys& keys, Quantization& out) {
-  PAGODA_TRY(keys.require("format", "dense",
-                          {"dense", "pack-quantized", "int-quantized", "float-quantized", "naive-quantized",
-                           "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized", "mixed-precision"}));
+  PAGODA_TRY(require_compressed_format(keys));
   PAGODA_TRY(keys.require("sparsity_config.format", "dense", {"dense"}));
   for (const std::string& name : children(keys.config(), keys.full("config_groups."))) {
     PAGODA_TRY(read_config_group(Keys(keys.config(), keys.full("config_groups.") + name + "."), out));
@@ -230,8 +248,11 @@ Status read_bitsandbytes(const Keys& keys, Quantization&) {
 
 Status read_modelopt(const Keys& keys, Quantization&) {
   PAGODA_TRY(keys.require("quant_algo", "FP8", {"FP8", "NVFP4", "W4A16_NVFP4", "MIXED_PRECISION"}));
+  for (const std::string_view key : {"has_zero_point", "pre_quant_scale"}) {
+    if (PAGODA_TRY(keys.flag_or(key, false))) return keys.refuse(key, "true", "weights without it");
+  }
   keys.irrelevant({"quant_method", "kv_cache_quant_algo", "exclude_modules", "ignore", "config_groups", "producer",
-                   "kv_cache_scheme", "group_size", "quantized_layers", "has_zero_point", "pre_quant_scale"});
+                   "kv_cache_scheme", "group_size", "quantized_layers"});
   return Ok{};
 }
 
@@ -250,11 +271,11 @@ Status read_mlx(const Keys& keys, Quantization& out) {
 }  // namespace
 
 Result<const QuantScheme*> Quantization::scheme_of(std::string_view module) const {
-  // A name or an expression is more than a class.
+  // A name is more than an expression, and that more than a class.
   for (const QuantScheme& scheme : schemes) {
-    for (const std::string& target : scheme.targets) {
-      if (target == module) return &scheme;
-    }
+    if (std::ranges::find(scheme.targets, module) != scheme.targets.end()) return &scheme;
+  }
+  for (const QuantScheme& scheme : schemes) {
     for (const ModulePattern& pattern : scheme.patterns) {
       if (PAGODA_TRY(pattern.matches(module))) return &scheme;
     }

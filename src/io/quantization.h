@@ -32,6 +32,8 @@ struct QuantScheme {
   std::int64_t group = 0;  ///< columns with one scale; 0: the whole row
   std::int64_t block_rows = 0, block_cols = 0;
   bool symmetric = true;
+  std::string type = "int";  ///< or float
+  bool ordered = false;      ///< columns lie in another order than that of their groups: a tensor has to say in which
   // compressed-tensors: what it holds for.
   std::vector<std::string> targets;  ///< module names and classes
   std::vector<ModulePattern> patterns;

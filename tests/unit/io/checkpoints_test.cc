@@ -8,6 +8,7 @@
 
 #include "base/sha256.h"
 #include "io/model_file.h"
+#include "quant/formats/bnb4.h"
 
 namespace pagoda::io {
 namespace {
@@ -98,6 +99,17 @@ TEST(CheckpointGoldens, WhatIsNotServedIsRefusedByName) {
       {"bnb_fp4", "\"load_in_8bit\": false", "\"load_in_8bit\": true", "load_in_8bit"},
       {"affine4_g64", "\"bits\": 4", "\"bits\": 7", "7"},
       {"nvfp4_modelopt", "\"NVFP4\"", "\"W4A8_AWQ\"", "quant_algo is 'W4A8_AWQ'"},
+      {"nvfp4_modelopt", "\"NVFP4\"", "\"NVFP4\", \"pre_quant_scale\": true", "pre_quant_scale is 'true'"},
+      {"packed4_g128", "\"actorder\": null", "\"actorder\": \"group\"", "act-order (group), and has no weight_g_idx"},
+      {"packed4_g128", "\"actorder\": null", "\"actorder\": \"random\"", "actorder is 'random'"},
+      {"packed4_g128", "\"type\": \"int\"", "\"type\": \"float\"", "is packed, of type float; int is wanted"},
+      {"packed4_g128", "\"dynamic\": false", "\"dynamic\": true", "weights.dynamic is 'true'"},
+      {"packed4_g128", "\"num_bits\": 4", "\"num_bits\": 5", "is packed in 5 bits; Pagoda reads 2, 3, 4 and 8"},
+      {"packed4_g128", "\"Linear\"", "\"re:(\"", "is no expression"},
+      {"packed4_g128", "\"output_activations\"", "\"format\": \"marlin-24\", \"output_activations\"",
+       "group_0.format is 'marlin-24'"},
+      {"packed4_g128", "\"quantization_status\"",
+       "\"sparsity_config\": {\"format\": \"sparse-24-bitmask\"}, \"quantization_status\"", "sparse-24-bitmask"},
   };
   for (const auto& [name, from, to, said] : cases) {
     const TemporaryFolder folder;
@@ -209,6 +221,8 @@ TEST(CheckpointCases, G5DirectionsOfNvfp4) {
   const std::vector<float> want = nvfp4(false, 1.0f / 3584).read(modelopt).value();
   EXPECT_EQ(want[6], 1.5f * (1.0f / 3584));  // codes 3 of element 6, times 1
   EXPECT_EQ(nvfp4(true, 3584).read(compressed).value(), want);
+  EXPECT_EQ(nvfp4(true, 1e-40f).read(compressed).error().code, ErrorCode::kFormatUnsupported)
+      << "1 / 1e-40 is no float";
   for (const bool divisor : {true, false}) {
     for (const float bad : {0.0f, -1.0f, INFINITY, NAN}) {
       const auto refused = nvfp4(divisor, bad).read(divisor ? compressed : modelopt);
@@ -272,6 +286,90 @@ TEST(CheckpointCases, BiasesOfZeros) {
     weight.tensors.write(folder.path() + "/model.safetensors");
     const ModelFile file = open_model(folder.path()).value();
     EXPECT_EQ(file.tensors().find("w.bias")->zero, last == 0);
+  }
+}
+
+/// compressed-tensors, pack-quantized in 4 bits, (rows, 32): code 9, scale 1.
+OneWeight packed4(std::int64_t rows, const std::vector<std::int64_t>& stated) {
+  const auto count = static_cast<std::size_t>(rows);
+  OneWeight weight;
+  weight.add("w.weight_packed", "I32", {rows, 4}, std::vector<std::uint32_t>(count * 4, 0x99999999u))
+      .add("w.weight_scale", "BF16", {rows, 1}, std::vector<std::uint16_t>(count, 0x3f80))
+      .add("w.weight_shape", "I64", {2}, stated);
+  return weight;
+}
+
+std::string packed4_keys(const std::string& targets) {
+  return R"({"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": )" + targets + "}";
+}
+
+std::string channel_group(const std::string& target, int bits = 4) {
+  return pagoda::format(R"({{"targets": ["{}"], "weights": {{"num_bits": {}, "strategy": "channel"}}}})", target, bits);
+}
+
+// The expressions are Python's; a name is more than an expression, and that more than a class.
+TEST(CheckpointCases, GroupsOfModules) {
+  const std::vector<float> ones(32, 1.0f);
+  const auto read = [](const std::string& targets) { return packed4(1, {1, 32}).read(packed4_keys(targets)); };
+  EXPECT_EQ(read("{\"a\": " + channel_group("w") + "}").value(), ones);
+  EXPECT_EQ(read("{\"a\": " + channel_group("re:(?<!x)w$") + "}").value(), ones);
+  EXPECT_EQ(read("{\"a\": " + channel_group("Linear", 8) + ", \"b\": " + channel_group("re:.*") + "}").value(), ones);
+  EXPECT_EQ(read("{\"a\": " + channel_group("re:.*", 8) + ", \"b\": " + channel_group("w") + "}").value(), ones);
+  for (const char* other : {"re:x", "re:.w", "Embedding", "v"}) {
+    const auto refused = read("{\"a\": " + channel_group(other) + "}");
+    ASSERT_FALSE(refused.ok()) << other;
+    EXPECT_NE(refused.error().message.find("no group of the configuration names it"), std::string::npos)
+        << refused.error().message;
+  }
+}
+
+// Sizes that overflow what is counted from them, and tensors that say two things.
+TEST(CheckpointCases, HostileSizes) {
+  const std::string keys = packed4_keys("{\"a\": " + channel_group("Linear") + "}");
+  EXPECT_TRUE(packed4(1, {1, 32}).read(keys).ok());
+  const std::vector<std::int64_t> stated[] = {
+      {1, (std::int64_t{1} << 62) + 8}, {1, 33}, {1, 24}, {2, 32}, {1, 0}, {-1, 32}, {std::int64_t{1} << 62, 32}};
+  for (const std::vector<std::int64_t>& sizes : stated) {
+    const auto refused = packed4(1, sizes).read(keys);
+    ASSERT_FALSE(refused.ok()) << sizes[0] << ", " << sizes[1];
+    EXPECT_EQ(refused.error().code, ErrorCode::kTensorShape) << refused.error().message;
+  }
+  // Without a g_idx nobody knows the columns of act-order.
+  const auto unordered =
+      gptq(1, true).read(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": true})");
+  ASSERT_FALSE(unordered.ok());
+  EXPECT_NE(unordered.error().message.find("is of act-order (desc_act), and has no g_idx"), std::string::npos)
+      << unordered.error().message;
+  OneWeight twice = gptq(1, true);
+  twice.add("w.weight", "F16", {8, 32}, std::vector<std::uint16_t>(256));
+  const auto refused = twice.read(R"({"quant_method": "gptq", "bits": 4, "group_size": 32})");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("'w.weight' is there twice"), std::string::npos) << refused.error().message;
+}
+
+TEST(CheckpointCases, SizesOfBitsandbytes) {
+  const auto weight = [](std::int64_t rows, std::int64_t cols) {
+    const std::string state = pagoda::format(R"({{"blocksize": 64, "shape": [{}, {}]}})", rows, cols);
+    std::vector<float> table(16);
+    for (int i = 0; i < 16; ++i) table[static_cast<std::size_t>(i)] = quant::Fp4Table::value(i);
+    OneWeight made;
+    made.add("w.weight", "U8", {32, 1}, std::vector<std::uint8_t>(32))
+        .add("w.weight.absmax", "F32", {1}, std::vector<float>{1})
+        .add("w.weight.quant_map", "F32", {16}, table)
+        .add("w.weight.quant_state.bitsandbytes__fp4", "U8", {std::ssize(state)},
+             std::vector<std::uint8_t>(state.begin(), state.end()));
+    return made;
+  };
+  const std::string keys = R"({"quant_method": "bitsandbytes", "load_in_4bit": true})";
+  EXPECT_TRUE(weight(1, 64).read(keys).ok());
+  // Their product is 64, modulo 2^64.
+  constexpr std::int64_t kRows = 1057163488679, kCols = 17177455127 * std::int64_t{64};
+  static_assert(static_cast<std::uint64_t>(kRows) * static_cast<std::uint64_t>(kCols) == 64);
+  for (const auto& [rows, cols] :
+       {std::pair(std::int64_t{2}, std::int64_t{64}), {std::int64_t{1}, std::int64_t{128}}, {kRows, kCols}}) {
+    const auto refused = weight(rows, cols).read(keys);
+    ASSERT_FALSE(refused.ok()) << rows << ", " << cols;
+    EXPECT_EQ(kind_of(refused.error().code), ErrorKind::kModel) << refused.error().message;
   }
 }
 
