@@ -244,15 +244,16 @@ constexpr Encoding encoding_of(const Product& product) {
 template <Encoding kEncoding, int kTokens, int kTerms>
 void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) {
   const Encoding encoding = encoding_of<kEncoding>(product);
+  const std::int64_t chunk_size = chunk_groups(encoding);
   for (std::int64_t tile = begin; tile < end; ++tile) {
     const Byte* chunk = product.weight + tile * product.tile_bytes;
     const auto* x = reinterpret_cast<const Record<kTokens, kTerms>*>(product.activations);
     const OutputTile<1, kTokens> out{product, tile, 0};
     Sums<1, kTokens> sums;
     out.load(sums, true);
-    for (std::int64_t first = 0; first < product.groups; first += kChunkGroups) {
-      const Byte* codes = chunk + chunk_params(encoding, std::min(product.stored_groups - first, kChunkGroups));
-      const std::int64_t count = std::min(product.groups - first, kChunkGroups);
+    for (std::int64_t first = 0; first < product.groups; first += chunk_size) {
+      const Byte* codes = chunk + chunk_params(encoding, std::min(product.stored_groups - first, chunk_size));
+      const std::int64_t count = std::min(product.groups - first, chunk_size);
       for (std::int64_t index = 0; index < count; ++index, codes += code_bytes(kEncoding)) {
         StreamGroup w;
         w.scales = unpack_scales<kEncoding, Rows>(chunk, index, product.group_log2);

@@ -32,7 +32,7 @@ namespace pagoda::kernels::int8_rows16 {
 
 inline constexpr int kTileRows = 16;
 inline constexpr int kGroup = 32;
-inline constexpr std::int64_t kChunkGroups = 8;
+inline constexpr std::int64_t kSuperGroups = 8;
 
 enum class Params : std::uint8_t {
   kScale,
@@ -92,17 +92,17 @@ constexpr std::int64_t code_bytes(Encoding e) { return e.code_bits * 64; }
 
 /// Groups that share one block of parameters, at most a chunk, and that block's bytes.
 constexpr bool is_super(Encoding e) { return e.params >= Params::kSuper4; }
-constexpr std::int64_t param_groups(Encoding e) { return is_super(e) ? kChunkGroups : 1 << e.group_log2; }
+constexpr std::int64_t param_groups(Encoding e) { return is_super(e) ? kSuperGroups : 1 << e.group_log2; }
 constexpr std::int64_t param_bytes(Encoding e) {
   constexpr std::int64_t bytes[] = {32,
                                     64,
                                     64,
                                     64,
                                     16,
-                                    64 + kChunkGroups * 32,
-                                    32 + kChunkGroups * 32,
-                                    32 + kChunkGroups * 16,
-                                    64 + kChunkGroups * 32};
+                                    64 + kSuperGroups * 32,
+                                    32 + kSuperGroups * 32,
+                                    32 + kSuperGroups * 16,
+                                    64 + kSuperGroups * 32};
   return bytes[static_cast<int>(e.params)];
 }
 
@@ -127,6 +127,11 @@ constexpr TableBytes table_bytes(Encoding e, int lowered) {
   return table;
 }
 
+/// Groups of a chunk: those of a block of parameters, or so many blocks that they fill 64 bytes.
+constexpr std::int64_t chunk_groups(Encoding e) {
+  return is_super(e) ? kSuperGroups : param_groups(e) * (64 / param_bytes(e));
+}
+
 /// Bytes of the parameters of a chunk of `groups` groups, of such a chunk, and of a tile.
 constexpr std::int64_t chunk_params(Encoding e, std::int64_t groups) {
   return ((groups + param_groups(e) - 1) / param_groups(e) * param_bytes(e) + 63) / 64 * 64;
@@ -135,7 +140,8 @@ constexpr std::int64_t chunk_bytes(Encoding e, std::int64_t groups) {
   return chunk_params(e, groups) + groups * code_bytes(e);
 }
 constexpr std::int64_t tile_bytes(Encoding e, std::int64_t groups) {
-  return groups / kChunkGroups * chunk_bytes(e, kChunkGroups) + chunk_bytes(e, groups % kChunkGroups);
+  const std::int64_t chunk = chunk_groups(e);
+  return groups / chunk * chunk_bytes(e, chunk) + chunk_bytes(e, groups % chunk);
 }
 
 /// Where a group lies in a tile of `groups` groups.
@@ -145,9 +151,10 @@ struct GroupPlace {
   std::int64_t index;   ///< in its chunk
 };
 constexpr GroupPlace group_place(Encoding e, std::int64_t groups, std::int64_t group) {
-  const std::int64_t first = group / kChunkGroups * kChunkGroups;
-  const std::int64_t in_chunk = groups - first < kChunkGroups ? groups - first : kChunkGroups;
-  const std::int64_t params = group / kChunkGroups * chunk_bytes(e, kChunkGroups);
+  const std::int64_t chunk = chunk_groups(e);
+  const std::int64_t first = group / chunk * chunk;
+  const std::int64_t in_chunk = groups - first < chunk ? groups - first : chunk;
+  const std::int64_t params = group / chunk * chunk_bytes(e, chunk);
   return {params, params + chunk_params(e, in_chunk) + (group - first) * code_bytes(e), group - first};
 }
 

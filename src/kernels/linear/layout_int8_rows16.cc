@@ -50,7 +50,7 @@ void move_super4_params(Byte* file, const Lane& lane) {
   M::copy(file, lane.halves(0), 2);
   M::copy(file + 2, lane.halves(32), 2);
   Byte* q = file + 4;
-  for (int g = 0; g < kChunkGroups; ++g) {
+  for (int g = 0; g < kSuperGroups; ++g) {
     Byte* scale = lane.bytes(64 + 32 * g);
     Byte* minimum = lane.bytes(64 + 32 * g + 16);
     if constexpr (kPack) {
@@ -75,7 +75,7 @@ void move_super4(Byte* file, const Lane& lane) {
   move_super4_params<kPack>(file, lane);
   Byte* high = file + 16;
   Byte* low = kBits == 5 ? high + 32 : high;
-  for (int g = 0; g < kChunkGroups; ++g) {
+  for (int g = 0; g < kSuperGroups; ++g) {
     const Lane group = {lane.params, lane.codes + g * code_bytes(kEncoding), lane.row};
     for (int column = 0; column < kGroup; ++column) {
       Byte* byte = low + 32 * (g / 2) + column;
@@ -100,7 +100,7 @@ void move_q6_k(Byte* file, const Lane& lane) {
   using M = Mover<kPack>;
   for (int half = 0; half < 16; ++half) M::copy(file + 192 + half, lane.bytes(32 + 16 * half), 1);
   M::copy(file + 208, lane.halves(0), 2);
-  for (int g = 0; g < kChunkGroups; ++g) {
+  for (int g = 0; g < kSuperGroups; ++g) {
     const Lane group = {lane.params, lane.codes + g * code_bytes(kQ6_K), lane.row};
     const int quarter = g % 4;
     for (int column = 0; column < kGroup; ++column) {
@@ -129,7 +129,7 @@ void move_mxfp4(Byte* file, const Lane& lane) {
 template <bool kPack>
 void move_iq4_xs(Byte* file, const Lane& lane) {
   Mover<kPack>::copy(file, lane.halves(0), 2);
-  for (int g = 0; g < kChunkGroups; ++g) {
+  for (int g = 0; g < kSuperGroups; ++g) {
     Byte* high = file + 2 + g / 4;
     Byte* low = file + 4 + g / 2;
     Byte* scale = lane.bytes(32 + 16 * g);
