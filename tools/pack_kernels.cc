@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <thread>
+#include <tuple>
 
 #include "api/known_kernels.h"
 #include "base/file.h"
@@ -86,13 +87,19 @@ Status pack(const std::string& nvrtc_path, const std::string& folder, const std:
   if (is_current(out, units, nvrtc->version())) return Ok{};
   PAGODA_TRY(compiler.compile_all(list));
   const double compile_seconds = seconds_since(begin);
-  std::map<Sha256, std::vector<std::byte>> cubins;
+  // Kernels of one source for one architecture are neighbours.
+  std::vector<std::pair<const Sha256*, const device::CompileUnit*>> order;
+  for (const auto& [key, unit] : units) order.emplace_back(&key, &unit);
+  std::ranges::sort(order, {}, [](const auto& each) {
+    return std::tie(each.second->source, each.second->architecture, each.second->defines);
+  });
+  std::vector<device::cuda::PackedKernel> kernels;
   std::size_t cubin_bytes = 0;
-  for (const auto& [key, unit] : units) {
-    cubins[key] = PAGODA_TRY(compiler.cubin(unit));
-    cubin_bytes += cubins[key].size();
+  for (const auto& [key, unit] : order) {
+    kernels.push_back({.key = *key, .cubin = PAGODA_TRY(compiler.cubin(*unit))});
+    cubin_bytes += kernels.back().cubin.size();
   }
-  const auto bytes = device::cuda::write_kernel_pack(nvrtc->version(), cubins, threads);
+  const auto bytes = device::cuda::write_kernel_pack(nvrtc->version(), kernels, threads);
   PAGODA_TRY(write_file(out, bytes));
   std::printf("%lld compiled by NVRTC %s in %.0f s, packed in %.0f s: %.1f MiB of %.1f MiB\n",
               static_cast<long long>(compiler.counters().compiled), nvrtc->version().c_str(), compile_seconds,

@@ -127,19 +127,19 @@ TEST(GpuTest, SizesThatAreNotPackedAreServedWithoutACompiler) {
   std::vector<std::string> log;
   PaperLibrary gpu(&log);
   const auto paper = PaperDriver::compiler();
-  std::map<Sha256, std::vector<std::byte>> cubins;
+  std::vector<device::cuda::PackedKernel> packed;
   device::DeviceCaps caps = device::gpu_caps("h200").value();
   caps.gpu = PaperLibrary::caps();
   const std::vector<device::CompileUnit> units = any_size_units(caps).value();
   for (const device::CompileUnit& unit : units) {
-    cubins[paper->pack_key(unit).value()] = paper->cubin(unit).value();
+    packed.push_back({paper->pack_key(unit).value(), paper->cubin(unit).value()});
   }
   const auto with_pack = [&](const std::vector<std::byte>& bytes) {
     gpu.library.state()->compiler = std::make_shared<device::cuda::Compiler>(device::cuda::CompilerOptions{
         .sources = kernels::embedded_sources(), .pack = device::cuda::KernelPack::open(bytes).value()});
   };
   const TemporaryFile file(paper_chat());
-  const std::vector<std::byte> pack = device::cuda::write_kernel_pack("paper", cubins, 1);
+  const std::vector<std::byte> pack = device::cuda::write_kernel_pack("paper", packed, 1);
   with_pack(pack);
   {
     const auto model = Model::open(gpu.library, file.path(), {.device = "cuda"});
@@ -153,8 +153,8 @@ TEST(GpuTest, SizesThatAreNotPackedAreServedWithoutACompiler) {
   }
   EXPECT_THAT(gpu.paper.faults(), IsEmpty());
   // A pack without them refuses, and says what is missing.
-  cubins.erase(cubins.begin(), std::next(cubins.begin(), std::ssize(cubins) - 1));
-  const std::vector<std::byte> nearly_empty = device::cuda::write_kernel_pack("paper", cubins, 1);
+  packed.erase(packed.begin(), packed.end() - 1);
+  const std::vector<std::byte> nearly_empty = device::cuda::write_kernel_pack("paper", packed, 1);
   with_pack(nearly_empty);
   const auto refused = Model::open(gpu.library, file.path(), {.device = "cuda"});
   ASSERT_FALSE(refused.ok());

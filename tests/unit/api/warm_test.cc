@@ -59,9 +59,9 @@ std::set<std::string> sources_of(std::span<const CompileUnit> units) {
 
 Bytes pack_of(std::span<const CompileUnit> units) {
   const Compiler compiler({.sources = kernels::embedded_sources()});
-  std::map<Sha256, Bytes> cubins;
-  for (const CompileUnit& unit : units) cubins[compiler.pack_key(unit).value()] = made_up(unit).value();
-  return device::cuda::write_kernel_pack("12.9", cubins, 1);
+  std::vector<device::cuda::PackedKernel> kernels;
+  for (const CompileUnit& unit : units) kernels.push_back({compiler.pack_key(unit).value(), made_up(unit).value()});
+  return device::cuda::write_kernel_pack("12.9", kernels, 1);
 }
 
 TEST(WarmTest, CompilesOnceAndKeeps) {
