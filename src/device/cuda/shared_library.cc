@@ -11,7 +11,7 @@ Result<SharedLibrary> SharedLibrary::open(const std::vector<std::string>& names)
     if (handle != nullptr) return SharedLibrary(handle, name);
     if (reason.empty()) reason = dlerror();
   }
-  return fail(ErrorCode::kDeviceMissing, "{} could not be loaded: {}", names.front(), reason);
+  return fail(ErrorCode::kDeviceMissing, "{}", reason);  // which names the library
 }
 
 SharedLibrary::SharedLibrary(SharedLibrary&& other) noexcept
