@@ -251,7 +251,7 @@ void add_warm(CLI::App& app, Arguments& out) {
 }
 
 /// A time in seconds, kept in milliseconds.
-void add_seconds(CLI::App& app, const char* name, std::chrono::milliseconds& out, const char* help) {
+void add_seconds(CLI::App& app, const char* name, std::chrono::milliseconds& out, const char* help, double least = 0) {
   app.add_option_function<double>(
          name,
          [&out](const double& seconds) {
@@ -260,7 +260,7 @@ void add_seconds(CLI::App& app, const char* name, std::chrono::milliseconds& out
          help)
       ->type_name("S")
       ->default_str(pagoda::format("{}", static_cast<double>(out.count()) / 1000))
-      ->check(at_least(0, 1e6));
+      ->check(at_least(least, 1e6));
 }
 
 void add_limits(CLI::App& app, server::http::Limits& out) {
@@ -278,7 +278,7 @@ void add_limits(CLI::App& app, server::http::Limits& out) {
   add_seconds(app, "--body-timeout", out.body_time, "seconds without a byte of a body; longer is 408");
   add_seconds(app, "--idle-timeout", out.idle_time, "seconds between two requests of a connection");
   add_seconds(app, "--write-timeout", out.write_time, "seconds in which a client takes nothing");
-  add_seconds(app, "--keep-alive-interval", out.keep_alive_time, "seconds between comments of a silent stream");
+  add_seconds(app, "--keep-alive-interval", out.keep_alive_time, "seconds between comments of a silent stream", 0.1);
 }
 
 void add_serve(CLI::App& app, Arguments& out) {

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -21,6 +22,7 @@ Status read_keys(const std::string& path, std::vector<std::string>& keys) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string key = text.substr(begin, end - begin);
     begin = end + 1;
+    key.erase(0, std::min(key.find_first_not_of(" \t"), key.size()));
     while (!key.empty() && (key.back() == '\r' || key.back() == ' ' || key.back() == '\t')) key.pop_back();
     if (!key.empty() && key.front() != '#') keys.push_back(std::move(key));
   }
@@ -65,6 +67,7 @@ void limit_closing() {
 }  // namespace
 
 Status serve(const Arguments& arguments) {
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads stderr may end before the server
   server::ServerOptions options = PAGODA_TRY(server_options(arguments));
   const bool open = options.api_keys.empty() && !is_loopback(options.endpoint);
   // The address first: that it is taken shows at once, not after a long load.

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/file.h"
+#include "base/result.h"
+
 namespace pagoda::apps {
 namespace {
 
@@ -52,8 +55,10 @@ Status add(std::string_view file, const std::string& flag, const toml::node& nod
 }
 
 Result<toml::table> read(const std::string& file) {
+  constexpr std::uint64_t kMostBytes = 1u << 20;
+  const std::string text = PAGODA_TRY(read_text(file, kMostBytes));
   try {
-    return toml::parse_file(file);
+    return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
     return fail(ErrorCode::kInvalidArgument, "{}, line {}: {}", file, error.source().begin.line, error.description());
   }

@@ -67,6 +67,11 @@ Result<std::vector<std::shared_ptr<Job>>> Engine::submit(std::vector<Submission>
   const auto count = std::ssize(choices);
   const std::int64_t room = std::int64_t{options_.limits.max_running} + options_.limits.max_queued;
 
+  if (count > room) {
+    return fail_param(ErrorCode::kInvalidArgument, "n", "n is {}, and no more than {} choices may run or wait", count,
+                      room);
+  }
+
   std::vector<std::shared_ptr<Job>> jobs;
   for (Submission& choice : choices) {
     const std::int64_t most = std::min(choice.max_new_tokens, most_tokens_ - std::ssize(choice.prompt));

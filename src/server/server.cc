@@ -30,11 +30,20 @@ Status Server::run(const Opener& open, const Hooks& hooks) {
   Service service(state_->options);
   std::optional<Error> fatal;
   std::atomic<bool> opened = false;
+  bool serves = false;  // of the connections' thread
   // The model lives and dies on the calling thread, as one that is embedded elsewhere does; the connections' is
   // another.
   auto connections = std::async(std::launch::async, [&] {
     http.run(service, state_->options.drain_time,
-             {.on_drain = [&service] { service.drain(); },
+             {.on_drain =
+                  [&] {
+                    service.drain();
+                    if (!opened) hooks.abandon();  // not after the connections: a slow client could hold it up
+                  },
+              .on_second_signal =
+                  [&] {
+                    if (serves && !fatal) hooks.abandon();
+                  },
               .every_second =
                   [&] {
                     if (fatal) return;
@@ -57,6 +66,7 @@ Status Server::run(const Opener& open, const Hooks& hooks) {
   if (model.ok()) {
     state_->model = std::move(*model);
     http.post([&] {
+      serves = true;
       service.serve(*state_->model);
       hooks.on_ready(*state_->model);
     });

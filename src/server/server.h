@@ -45,8 +45,8 @@ class Server {
   using Opener = std::function<Result<Model>(const ProgressSink&)>;
   struct Hooks {
     std::function<void(const Model&)> on_ready;  ///< the model is there, and every route is served
-    /// A signal while the model is being opened, which nothing can interrupt: has to end the process. The address is
-    /// free.
+    /// A signal while the model is being opened, or a second one, when a thread may still read a large request: nothing
+    /// can interrupt these. Has to end the process. The address is free.
     std::function<void()> abandon;
   };
 

@@ -14,6 +14,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <charconv>
 #include <chrono>
 #include <mutex>
 
@@ -61,7 +62,10 @@ Result<Url> parse_url(const std::string& url) {
   }
   if (authority.starts_with('[') && authority.ends_with(']')) authority = authority.substr(1, authority.size() - 2);
   out.host = authority;
-  const bool wrong = out.host.empty() || out.port.empty() || url.find_first_of(" \r\n?#@") != std::string::npos;
+  unsigned port = 0;
+  const auto [end, fault] = std::from_chars(out.port.data(), out.port.data() + out.port.size(), port);
+  const bool is_port = fault == std::errc{} && end == out.port.data() + out.port.size() && port > 0 && port < 65536;
+  const bool wrong = out.host.empty() || !is_port || url.find_first_of(" \r\n?#@") != std::string::npos;
   if (wrong)
     return fail_param(ErrorCode::kInvalidArgument, "server", "--server wants http://HOST:PORT or https://HOST");
   return out;
@@ -117,9 +121,7 @@ Result<int> ChatClient::State::exchange(Stream& stream, const std::string& text,
     http::read_some(stream, buffer, parser, error);
   }
   if (!parser.get().body().empty()) on_body(parser.get().body());
-  if (error && !cancelled && error != http::error::end_of_stream && error != asio::error::eof) {
-    return unreachable(error.message());
-  }
+  if (!parser.is_done() && !cancelled) return unreachable(error ? error.message() : "the connection ended");
   return static_cast<int>(parser.get().result_int());
 }
 
@@ -284,6 +286,9 @@ Result<ChatAnswer> ChatClient::ask(std::span<const ChatTurn> turns, const Sampli
     const Result<Json> json = parse_json(whole_body);
     failure = json.ok() ? error_text(*json) : "";
     if (failure.empty()) failure = format("the server answers with status {}", status);
+  }
+  if (failure.empty() && answer.finish_reason.empty() && !state_->cancelled) {
+    failure = "the answer ended before the server said that it is whole";
   }
   if (!failure.empty()) return fail(ErrorCode::kIoFailed, "{}", failure);
   answer.total_ms = passed();

@@ -142,6 +142,9 @@ void RequestParser::take_head() {
     fault_ = Fault{400, "bad_host", "the request needs one Host header"};
   } else if (!request.path.starts_with('/') && request.path != "*") {
     fault_ = Fault{400, "bad_target", "the request's target must be a path"};
+  } else if (const std::string* const coding = request.header("transfer-encoding");
+             coding != nullptr && small_letters(*coding) != "chunked") {
+    fault_ = Fault{400, "bad_framing", "the only Transfer-Encoding taken is chunked, alone"};
   } else if (const auto length = parser_->beast.content_length(); length && *length > limits_.body_bytes) {
     fault_ = Fault{413, "body_too_large", "the body is larger than this server takes"};
   }

@@ -1,5 +1,6 @@
 #include "server/http/server.h"
 
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -31,8 +32,17 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 
 constexpr int kBacklog = 4096;
 
-/// A file that a killed server left behind is no server: nobody answers there.
+/// Which socket a path names now; nothing for what is no socket.
+std::optional<std::pair<dev_t, ino_t>> socket_at(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return std::nullopt;
+  return std::pair(status.st_dev, status.st_ino);
+}
+
+/// A socket that a killed server left behind is no server: nobody answers there. Connecting to any other file is
+/// refused just the same, and that file is not ours to remove.
 void remove_dead_socket(asio::io_context& io, const std::string& path) {
+  if (!socket_at(path)) return;
   Error error;
   Local::socket probe(io);
   probe.connect(Local::endpoint(path), error);
@@ -117,6 +127,7 @@ struct Server::State {
   Hooks hooks;
   std::chrono::milliseconds patience{0};
   std::string unix_path;
+  std::optional<std::pair<dev_t, ino_t>> unix_socket;  ///< ours: another server may have taken the path since
   std::string address;
   std::optional<asio::ssl::context> tls;
   std::shared_ptr<Door> door = std::make_shared<Door>();
@@ -160,6 +171,7 @@ Result<std::unique_ptr<Server>> Server::bind(const Endpoint& endpoint, const Lim
   if (error) return fail(ErrorCode::kIoFailed, "cannot listen on {}: {}", name, error.message());
   if (local) {
     state->unix_path = endpoint.unix_socket;
+    state->unix_socket = socket_at(endpoint.unix_socket);
     state->address = "unix:" + endpoint.unix_socket;
   } else if (const auto bound = tcp_of(acceptor.local_endpoint(error))) {
     state->address = format("{}://{}", state->tls ? "https" : "http", name_of(*bound));
@@ -200,6 +212,7 @@ void Server::State::on_signal() {
   loop->signals.async_wait([this](const Error& error, int) {
     if (error) return;
     if (shared.draining) {  // the second one
+      hooks.on_second_signal();
       loop->io.stop();
       return;
     }
@@ -226,8 +239,8 @@ void Server::State::notify_all() {
 void Server::State::leave_address() {
   Error ignored;
   if (loop) loop->acceptor.close(ignored);
-  if (!unix_path.empty()) ::unlink(unix_path.c_str());
-  unix_path.clear();
+  if (unix_socket && socket_at(unix_path) == unix_socket) ::unlink(unix_path.c_str());
+  unix_socket.reset();
 }
 
 void Server::State::begin_drain(std::chrono::milliseconds with_patience) {

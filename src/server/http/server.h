@@ -36,6 +36,7 @@ class Server {
   /// connections'. Once. When it returns, all connections and answers are destroyed.
   struct Hooks {
     std::function<void()> on_drain;
+    std::function<void()> on_second_signal = [] {};  ///< of what waits for nothing any more
     std::function<void()> every_second;
   };
   void run(Routes& routes, std::chrono::milliseconds patience, Hooks hooks);

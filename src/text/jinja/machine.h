@@ -85,7 +85,7 @@ class Machine {
   std::uint64_t next_check_ = 0;
   std::size_t bytes_ = 0;
   int depth_ = 0;
-  std::chrono::steady_clock::time_point deadline_;
+  std::chrono::nanoseconds deadline_{};  ///< in CPU time of this thread: time that others take is not the template's
   std::int64_t now_;
 };
 

@@ -154,8 +154,8 @@ TEST(EngineTest, AFullCacheOfTokensIsRefusedAndAFullQueueToo) {
   std::vector<Submission> empty;
   empty.push_back(ask({}, 1));
   EXPECT_EQ(engine->submit(std::move(empty)).error().code, ErrorCode::kEmptyPrompt);
-  std::vector<Submission> many(7, ask(prompt_of(3), 1));  // 5 slots and one place in the queue
-  EXPECT_EQ(engine->submit(std::move(many)).error().code, ErrorCode::kQueueFull);
+  std::vector<Submission> many(7, ask(prompt_of(3), 1));  // 5 slots and one place in the queue: it can never fit
+  EXPECT_EQ(engine->submit(std::move(many)).error().code, ErrorCode::kInvalidArgument);
 }
 
 // They all stand in the queue until the first step takes them, and are no reason to refuse one another.
