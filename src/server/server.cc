@@ -52,9 +52,12 @@ Status Server::run(const Opener& open, const Hooks& hooks) {
                   }});
     if (!opened) hooks.abandon();
   });
-  const auto open_or_stop = [&] {
+  const auto open_or_stop = [&]() -> Result<Model> {
     try {
-      return open([&service](const Progress& progress) { service.loading(progress); });
+      Model model = PAGODA_TRY(open([&service](const Progress& progress) { service.loading(progress); }));
+      if (model.info().has_tokenizer) return model;
+      return fail(ErrorCode::kTokenizerMissing, "a model that is served needs a tokenizer, and {} has none",
+                  model.info().name);
     } catch (...) {
       opened = true;
       http.drain(std::chrono::milliseconds(0));

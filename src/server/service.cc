@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <ctime>
 #include <random>
 
@@ -14,7 +15,7 @@ namespace {
 
 /// Ids that stand for a text: a model's head may have more rows than its tokenizer has tokens.
 std::int64_t num_tokens(const Model& model) {
-  std::int64_t count = model.info().has_tokenizer ? model.info().vocabulary : 0;
+  std::int64_t count = model.info().vocabulary;
   while (count > 0) {
     const std::array last = {static_cast<std::int32_t>(count - 1)};
     if (model.detokenize(last).ok()) break;
@@ -33,6 +34,20 @@ ServedModel describe(const Model& model, const ServerOptions& options) {
           .reads_enable_thinking = model.template_reads("enable_thinking"),
           .reads_reasoning_effort = model.template_reads("reasoning_effort"),
           .model = model};
+}
+
+/// A part of a path as its client meant it: %2F is a slash. What is no escape stays.
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned byte = 0;
+    const char* const digits = text.data() + i + 1;
+    const bool escape =
+        text[i] == '%' && text.size() - i > 2 && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    out += escape ? static_cast<char>(byte) : text[i];
+    if (escape) i += 2;
+  }
+  return out;
 }
 
 std::string random_name() {
@@ -363,7 +378,7 @@ http::Response Service::models() const {
 }
 
 http::Response Service::model(const http::Request& request) const {
-  if (std::string_view(request.path).substr(kModelPrefix.size()) == loaded_->served.name) {
+  if (percent_decoded(std::string_view(request.path).substr(kModelPrefix.size())) == loaded_->served.name) {
     return json_response(model_json(loaded_->served, created_));
   }
   return to_response({.status = 404,

@@ -178,10 +178,13 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"serve", "/nowhere.gguf", "/other.gguf"}, 2, "/other.gguf");
   expect_refused({"serve", "/nowhere.gguf", "--tokenizer", "t"}, 2, "--dummy-weights");
   expect_refused({"serve", "/nowhere.gguf", "--api-key-file", "/dev/null"}, 2, "/dev/null");
+  expect_refused({"serve", "/nowhere.gguf", "--keep-alive-interval", "0"}, 2, "--keep-alive-interval");
+  expect_refused({"serve", "/nowhere.gguf", "--config", "/"}, 3, "/");
   expect_refused({"serve", "/nowhere.gguf", "--port", "0"}, 3, "/nowhere.gguf");
   expect_refused({"chat"}, 2, "--server");
   expect_refused({"chat", kModel, "--server", "http://127.0.0.1:1"}, 2, "--server");
   expect_refused({"chat", "--server", "ftp://x"}, 2, "--server");
+  expect_refused({"chat", "--server", "http://localhost:99999"}, 2, "--server");
   expect_refused({"chat", "--server", "http://127.0.0.1:1"}, 1, "127.0.0.1:1");
 }
 

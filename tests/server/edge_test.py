@@ -261,6 +261,26 @@ class Transports(unittest.TestCase):
                     client.sendall(GET + b"Connection: close\r\n\r\n")
                     self.assertEqual(statuses(read_all(client)), [200])
 
+    def test_a_path_that_is_no_socket_of_ours_stays(self):
+        program = os.environ.get("PAGODA_PROGRAM", "build/release/bin/pagoda")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "precious")
+            with open(path, "w") as file:
+                file.write("weights")
+            done = subprocess.run([program, "serve", "no.gguf", "--unix-socket", path], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("in use", done.stderr)
+            with open(path) as file:
+                self.assertEqual(file.read(), "weights")
+
+            # Another server has taken the path meanwhile: its socket outlives the first one.
+            path = os.path.join(folder, "sock")
+            first = Server("--ctx", "256", "--unix-socket", path, fixed_address=True)
+            os.rename(path, path + ".old")
+            with Server("--ctx", "256", "--unix-socket", path, fixed_address=True):
+                first.__exit__()
+                self.assertTrue(os.path.exists(path))
+
     def test_unix_socket_survives_kill(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "socket")

@@ -1,10 +1,11 @@
 """A model whose weights are made up, with a tokenizer from elsewhere: reasoning, and ids that stand for no text."""
 import json
 import os
+import subprocess
 import tempfile
 import unittest
 
-from serving import Server, events
+from serving import PROGRAM, Server, events
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 THINK, CLOSE, END, TOKENS, MODEL_TOKENS = 256, 257, 258, 259, 320
@@ -42,6 +43,15 @@ def write_model(folder, context=512):
         with open(os.path.join(folder, name), "w") as file:
             file.write(text)
     return os.path.join(folder, "config.json")
+
+
+class WithoutTokenizer(unittest.TestCase):
+    def test_is_not_served(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([PROGRAM, "serve", write_model(folder), "--dummy-weights", "--port", "0", "--kv-tokens",
+                                   "1024"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("needs a tokenizer", done.stderr)
 
 
 class MadeUp(unittest.TestCase):
