@@ -14,7 +14,10 @@ namespace {
 /// The title under which help lists the options that are added from here on.
 void begin(CLI::App& app, const char* title) { app.option_defaults()->group(title); }
 
-void repeatable(CLI::Option* option) { option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll); }
+/// May be given again, each time with one value: CLI11 would let a list take the words behind it too.
+void repeatable(CLI::Option* option) {
+  option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
 
 void add_model(CLI::App& app, Arguments& out, bool required = true) {
   app.add_option("MODEL", out.model, "a GGUF file, or a Hugging Face directory")->required(required);
@@ -159,6 +162,14 @@ void add_chat(CLI::App& app, Arguments& out) {
   add_ignore_key(app, out);
   add_sampling(app, out.sampling);
   add_running(app, out);
+  app.parse_complete_callback([&app, url] {  // a server has chosen these already
+    if (url->empty()) return;
+    for (const CLI::Option* option : app.get_options()) {
+      const std::string& group = option->get_group();
+      const bool local = group == "Model" || group == "Device" || group == "Context and cache";
+      if (local && !option->empty()) throw CLI::ExcludesError(option->get_name(), url->get_name());
+    }
+  });
 }
 
 void add_tokenize(CLI::App& app, Arguments& out) {
@@ -193,6 +204,7 @@ void add_score(CLI::App& app, Arguments& out) {
   app.add_option("--tokens", out.tokens, "the ids to score, as 1,2,3")
       ->type_name("IDS")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(integer(0, INT32_MAX))
       ->excludes(text);
   app.add_option("--logits", out.logits_file, "write all logits to this .npy file")->type_name("FILE");
@@ -219,7 +231,7 @@ void add_bench(CLI::App& app, Arguments& out) {
   BenchOptions& bench = out.bench;
   add_model(app, out);
   const auto list = [&app](const char* name, std::vector<std::int64_t>& values, const char* help) {
-    return app.add_option(name, values, help)->type_name("N,...")->delimiter(',');
+    return app.add_option(name, values, help)->type_name("N,...")->delimiter(',')->allow_extra_args(false);
   };
   list("-p,--prompt", bench.prompts, "prompt lengths, as 512,2048; 0: no prefill test")->check(integer(0, 1 << 24));
   app.add_option("-n,--generate", bench.generate, "decode steps a sample; 0: no decode test")

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 
@@ -31,11 +32,12 @@ void on_signal(int) {
 struct Interrupt::State {
   std::function<void()> stop;
   int pipe[2] = {-1, -1};
-  struct sigaction before = {};
+  std::vector<std::pair<int, struct sigaction>> before;
   std::thread watcher{};
 };
 
-Interrupt::Interrupt(std::function<void()> stop) : state_(new State{.stop = std::move(stop)}) {
+Interrupt::Interrupt(std::function<void()> stop, const std::vector<int>& also)
+    : state_(new State{.stop = std::move(stop), .before = {}}) {
   PAGODA_CHECK(pipe(state_->pipe) == 0, "no pipe");
   signals.store(0);
   wake_descriptor.store(state_->pipe[1]);
@@ -45,11 +47,20 @@ Interrupt::Interrupt(std::function<void()> stop) : state_(new State{.stop = std:
   });
   struct sigaction action = {};
   action.sa_handler = on_signal;
-  sigaction(SIGINT, &action, &state_->before);
+  const auto take = [&](int signal) {
+    struct sigaction before = {};
+    sigaction(signal, &action, &before);
+    state_->before.emplace_back(signal, before);
+  };
+  take(SIGINT);
+  for (const int signal : also) {
+    struct sigaction now = {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) take(signal);
+  }
 }
 
 Interrupt::~Interrupt() {
-  sigaction(SIGINT, &state_->before, nullptr);
+  for (const auto& [signal, before] : state_->before) sigaction(signal, &before, nullptr);
   const char byte = 0;
   (void)!write(state_->pipe[1], &byte, 1);
   state_->watcher.join();

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -95,6 +96,7 @@ void end_at_once(const Error& error) { std::_Exit(report(error)); }
 int main(int argc, char** argv) {
   try {
     pagoda::apps::occupy_standard_descriptors();
+    std::signal(SIGXFSZ, SIG_IGN);  // a limit on sizes of files is an error of the write
     return pagoda::apps::start(argc, argv);
   } catch (const std::exception& exception) {
     pagoda::apps::print_error(exception.what());

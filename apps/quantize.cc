@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <map>
 
@@ -61,7 +62,7 @@ void print_table(const Quantized& done) {
 Status quantize(const Arguments& arguments) {
   const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
   std::atomic<bool> stop{false};
-  const Interrupt interrupt([&stop] { stop.store(true); });
+  const Interrupt interrupt([&stop] { stop.store(true); }, {SIGTERM, SIGHUP});
   QuantizeOptions options = arguments.quantize;
   options.ignore_keys = arguments.options.ignore_keys;
   options.cancelled = [&stop] { return stop.load(); };

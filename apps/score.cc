@@ -1,8 +1,10 @@
 #include "pagoda/score.h"
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <optional>
+#include <vector>
 
 #include "apps/commands.h"
 #include "apps/interrupt.h"
@@ -50,7 +52,7 @@ Status score(const Arguments& arguments) {
     Request prompt;
     std::visit([&](const auto& text) { prompt.prompt = text; }, request.text);
     const std::vector<std::int32_t> ids = PAGODA_TRY(model.prompt_ids(prompt));
-    interrupt.emplace([&stopped] { stopped.store(true); });  // so that the partial file goes
+    interrupt.emplace([&stopped] { stopped.store(true); }, std::vector{SIGTERM, SIGHUP});  // the partial file goes
     writer.emplace(PAGODA_TRY(NpyWriter::create(arguments.logits_file, std::ssize(ids), model.info().vocabulary)));
     request.on_logits = [&](std::int64_t, std::span<const float> logits) { return !stopped && writer->write(logits); };
   }

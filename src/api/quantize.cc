@@ -17,17 +17,32 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// An output that is the input would be read while it is replaced.
+/// An output that is the input would be read while it is replaced, and one that holds the input would take it away.
 Status refuse_same(const std::string& in, const std::string& out) {
   std::error_code error;
-  if (!fs::equivalent(in, out, error) || error) return Ok{};
-  return fail_param(ErrorCode::kInvalidArgument, "out", "{} is the input; the output must be another file", out);
+  if (fs::equivalent(in, out, error) && !error) {
+    return fail_param(ErrorCode::kInvalidArgument, "out", "{} is the input; the output must be another file", out);
+  }
+  fs::path place = fs::canonical(in, error);
+  while (!error && place.has_relative_path()) {
+    place = place.parent_path();
+    if (fs::equivalent(place, out, error) && !error) {
+      return fail_param(ErrorCode::kInvalidArgument, "out", "{} holds the input {}: it is not replaced", out, in);
+    }
+    error.clear();
+  }
+  return Ok{};
 }
 
 /// `--overwrite` does not take away what nobody would call an output.
 Status refuse_other_folders(const std::string& out) {
   std::error_code error;
-  if (!fs::is_directory(out, error) || fs::is_empty(out, error) || fs::exists(fs::path(out) / "config.json", error)) {
+  const fs::file_status status = fs::status(out, error);
+  if (fs::exists(status) && !fs::is_directory(status) && !fs::is_regular_file(status)) {
+    return fail_param(ErrorCode::kInvalidArgument, "out", "{} is a device, a pipe or a socket: it is not replaced",
+                      out);
+  }
+  if (!fs::is_directory(status) || fs::is_empty(out, error) || fs::exists(fs::path(out) / "config.json", error)) {
     return Ok{};
   }
   return fail_param(ErrorCode::kInvalidArgument, "out", "{} is a directory, and no model: it is not replaced", out);

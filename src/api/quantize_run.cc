@@ -12,6 +12,17 @@
 namespace pagoda::api {
 namespace {
 
+/// Values share a scale: of a row where one became no number, the one that did it.
+std::int64_t culprit(std::span<const float> values, std::int64_t at, std::int64_t cols) {
+  const std::int64_t begin = at / cols * cols;
+  for (std::int64_t i = begin; i < begin + cols; ++i) {
+    const float value = values[static_cast<std::size_t>(i)];
+    if (!std::isfinite(value)) return i;
+    if (std::fabs(value) > std::fabs(values[static_cast<std::size_t>(at)])) at = i;
+  }
+  return at;
+}
+
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 18;
 
 /// Rows of one tensor that are encoded and written together.
@@ -204,10 +215,10 @@ class Run {
     if (whole) return Ok{};
     for (std::size_t i = 0; i < buffers.values.size(); ++i) {
       if (std::isfinite(static_cast<double>(buffers.decoded[i]) - buffers.values[i])) continue;
-      const auto at = static_cast<std::int64_t>(i);
+      const std::int64_t at = culprit(buffers.values, static_cast<std::int64_t>(i), job.source.cols);
       return fail(ErrorCode::kConfigRange, "{}: tensor {} has {} in row {}, column {}, which {} cannot hold",
-                  from_.path(), job.source.entry->name, buffers.values[i], piece.first_row + at / job.source.cols,
-                  at % job.source.cols, job.target.format->name);
+                  from_.path(), job.source.entry->name, buffers.values[static_cast<std::size_t>(at)],
+                  piece.first_row + at / job.source.cols, at % job.source.cols, job.target.format->name);
     }
     return Ok{};
   }

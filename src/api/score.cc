@@ -63,7 +63,12 @@ Result<Score> score(const Model& model, const ScoreRequest& request) {
     score.logprobs.push_back(job.prompt_scored(i).logprob);
   }
   double sum = 0;
-  for (const double logprob : score.logprobs) sum += logprob;
+  for (std::size_t i = 0; i < score.logprobs.size(); ++i) {
+    if (std::isnan(score.logprobs[i])) {  // minus infinity is an id that is never drawn
+      return fail(ErrorCode::kNonFiniteLogits, "the model's logits at position {} are not finite", i);
+    }
+    sum += score.logprobs[i];
+  }
   score.perplexity = score.logprobs.empty() ? 1 : std::exp(-sum / static_cast<double>(score.logprobs.size()));
   return score;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -29,6 +30,7 @@ bool is_there(const std::string& path) {
 Result<Output> Output::create(const std::string& path, bool overwrite) {
   Output output;
   output.path_ = path;
+  output.overwrite_ = overwrite;
   while (output.path_.size() > 1 && output.path_.ends_with('/')) output.path_.pop_back();
   if (output.path_.empty()) return fail(ErrorCode::kInvalidArgument, "the output has no name");
   if (is_there(output.path_) && !overwrite) {
@@ -46,7 +48,9 @@ Result<Output> Output::create(const std::string& path, bool overwrite) {
 }
 
 Output::Output(Output&& other) noexcept
-    : path_(std::move(other.path_)), work_path_(std::exchange(other.work_path_, std::string())) {}
+    : path_(std::move(other.path_)),
+      work_path_(std::exchange(other.work_path_, std::string())),
+      overwrite_(other.overwrite_) {}
 
 Output::~Output() {
   std::error_code error;
@@ -56,8 +60,18 @@ Output::~Output() {
 Status Output::commit() {
   PAGODA_CHECK(!work_path_.empty(), "{} is in its place already", path_);
   std::error_code error;
-  fs::rename(work_path_, path_, error);
-  if (error && is_there(path_)) {  // a directory takes no other's place: the old one steps aside first
+  if (!overwrite_) {
+    int failed_with =
+        ::renameat2(AT_FDCWD, work_path_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
+    if (failed_with == EINVAL || failed_with == ENOSYS) {  // a file system that cannot promise it
+      failed_with = EEXIST;
+      if (!is_there(path_)) failed_with = ::rename(work_path_.c_str(), path_.c_str()) == 0 ? 0 : errno;
+    }
+    error.assign(failed_with, std::generic_category());
+  } else {
+    fs::rename(work_path_, path_, error);
+  }
+  if (error && overwrite_ && is_there(path_)) {  // a directory takes no other's place: the old one steps aside first
     const std::string aside = work_path_ + ".old";
     fs::rename(path_, aside, error);
     if (!error) fs::rename(work_path_, path_, error);
@@ -80,9 +94,13 @@ Result<NewFile> NewFile::create(const std::string& path, std::uint64_t bytes) {
   file.descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file.descriptor_ < 0) return failed(path, errno);
   const auto size = static_cast<off_t>(bytes);
-  if (size > 0 && ::fallocate(file.descriptor_, 0, 0, size) != 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
+  int room = 0;
+  do {
+    room = size == 0 || ::fallocate(file.descriptor_, 0, 0, size) == 0 ? 0 : errno;
+  } while (room == EINTR);
+  if (room != 0 && room != EOPNOTSUPP && room != ENOSYS) {
     return fail(ErrorCode::kIoFailed, "{} cannot be written: there is no room for its {} bytes: {}", path, bytes,
-                std::strerror(errno));
+                std::strerror(room));
   }
   if (::ftruncate(file.descriptor_, size) != 0) return failed(path, errno);
   return file;

@@ -26,7 +26,8 @@ class Output {
   const std::string& path() const { return path_; }
   const std::string& work_path() const { return work_path_; }
 
-  /// Moves what was made to its place; what was there before is gone then, and was there until then. Error: kIoFailed.
+  /// Moves what was made to its place; what was there before is gone then, and was there until then. What came there
+  /// after `create` without `overwrite` stays, and is an error. Error: kIoFailed.
   Status commit();
 
  private:
@@ -34,6 +35,7 @@ class Output {
 
   std::string path_;
   std::string work_path_;
+  bool overwrite_ = false;
 };
 
 /// A new file of a size known before. Any thread may write any part of it.
