@@ -56,9 +56,10 @@ Status add(std::string_view file, const std::string& flag, const toml::node& nod
 
 Result<toml::table> read(const std::string& file) {
   constexpr std::uint64_t kMostBytes = 1u << 20;
-  const std::string text = PAGODA_TRY(read_text(file, kMostBytes));
+  const Result<std::string> text = read_text(file, kMostBytes);
+  if (!text.ok()) return fail(ErrorCode::kInvalidArgument, "{}", text.error().message);
   try {
-    return toml::parse(text, file);
+    return toml::parse(*text, file);
   } catch (const toml::parse_error& error) {
     return fail(ErrorCode::kInvalidArgument, "{}, line {}: {}", file, error.source().begin.line, error.description());
   }

@@ -52,7 +52,7 @@ class Program {
     _exit(127);
   }
 
-  void interrupt() const { kill(child_, SIGINT); }
+  void interrupt(int signal = SIGINT) const { kill(child_, signal); }
 
   /// What it has printed so far; waits until there is something.
   bool wait_for_output() const {

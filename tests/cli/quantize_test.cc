@@ -1,6 +1,8 @@
 // pagoda quantize, as a user sees it.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "program.h"
@@ -43,20 +45,39 @@ TEST(QuantizeTest, Refusals) {
   refused({kModel, old, "--format", "q8_0"}, 2, "--overwrite");
   refused({folder.file("none.gguf"), folder.file("a"), "--format", "q8_0"}, 3, "none.gguf");
   refused({kModel, folder.file("none/a"), "--format", "q8_0"}, 1, "is no directory");
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  refused({kModel, pipe, "--format", "q8_0", "--overwrite"}, 2, "a pipe");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  std::filesystem::remove(pipe);
   EXPECT_EQ(read_file(old), "precious");
   EXPECT_EQ(folder.entries(), 1u);
 }
 
-TEST(QuantizeTest, CtrlCLeavesNothing) {
+TEST(QuantizeTest, AFolderThatHoldsTheInputStays) {
   const Folder folder;
-  Program program({"quantize", kModel, folder.file("a"), "--format", "iq4_xs", "--threads", "1"});
-  for (int i = 0; i < 2000 && folder.entries() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  ASSERT_EQ(folder.entries(), 1u);
-  program.interrupt();
-  const Outcome outcome = program.wait();
-  EXPECT_EQ(outcome.code, 1);
-  EXPECT_NE(outcome.err.find("interrupted"), std::string::npos) << outcome.err;
-  EXPECT_EQ(folder.entries(), 0u);
+  const std::string in = folder.file("model.gguf");
+  std::filesystem::copy_file(kModel, in);
+  folder.write("config.json", "{}");
+  const std::string out = std::filesystem::path(in).parent_path();
+  const Outcome outcome = run({"quantize", in, out, "--format", "fp8_e4m3", "--overwrite"});
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_NE(outcome.err.find("holds the input"), std::string::npos) << outcome.err;
+  EXPECT_EQ(folder.entries(), 2u);
+}
+
+TEST(QuantizeTest, SignalsLeaveNothing) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const Folder folder;
+    Program program({"quantize", kModel, folder.file("a"), "--format", "iq4_xs", "--threads", "1"});
+    for (int i = 0; i < 2000 && folder.entries() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_EQ(folder.entries(), 1u);
+    program.interrupt(signal);
+    const Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_NE(outcome.err.find("interrupted"), std::string::npos) << outcome.err;
+    EXPECT_EQ(folder.entries(), 0u);
+  }
 }
 
 }  // namespace

@@ -161,6 +161,9 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"run"}, 2, "MODEL");
   expect_refused({"run", "/nowhere.gguf"}, 2, "prompt");
   expect_refused({"run", "/nowhere.gguf", "hello", "again"}, 2);
+  expect_refused({"run", "/nowhere.gguf", "hello", "--stop", "one", "two"}, 2,
+                 "two");  // a list takes no more than its own
+  expect_refused({"chat", "--server", "http://127.0.0.1:1", "--ctx", "5"}, 2, "--ctx");
   expect_refused({"score", "/nowhere.gguf"}, 2, "--text");
   expect_refused({"score", "/nowhere.gguf", "--tokens", "1,x"}, 2, "--tokens");
   expect_refused({"render", "/nowhere.gguf"}, 2, "--messages");
@@ -179,7 +182,7 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"serve", "/nowhere.gguf", "--tokenizer", "t"}, 2, "--dummy-weights");
   expect_refused({"serve", "/nowhere.gguf", "--api-key-file", "/dev/null"}, 2, "/dev/null");
   expect_refused({"serve", "/nowhere.gguf", "--keep-alive-interval", "0"}, 2, "--keep-alive-interval");
-  expect_refused({"serve", "/nowhere.gguf", "--config", "/"}, 3, "/");
+  expect_refused({"serve", "/nowhere.gguf", "--config", "/"}, 2, "/");
   expect_refused({"serve", "/nowhere.gguf", "--port", "0"}, 3, "/nowhere.gguf");
   expect_refused({"chat"}, 2, "--server");
   expect_refused({"chat", kModel, "--server", "http://127.0.0.1:1"}, 2, "--server");

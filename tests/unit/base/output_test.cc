@@ -53,6 +53,24 @@ TEST_F(OutputTest, ReplacesOnlyIfAsked) {
   EXPECT_EQ(entries(), 1u);
 }
 
+TEST_F(OutputTest, WhatCameMeanwhileStays) {
+  for (const bool is_folder : {false, true}) {
+    Output output = Output::create(file("a"), false).value();
+    ASSERT_TRUE(write_text(output.work_path(), "ours").ok());
+    if (is_folder) {
+      fs::create_directory(file("a"));
+    } else {
+      ASSERT_TRUE(write_text(file("a"), "theirs").ok());
+    }
+    const Status done = output.commit();
+    ASSERT_FALSE(done.ok());
+    EXPECT_EQ(done.error().code, ErrorCode::kIoFailed);
+    EXPECT_EQ(fs::is_directory(file("a")), is_folder);
+    fs::remove_all(file("a"));
+  }
+  EXPECT_EQ(entries(), 0u);
+}
+
 TEST_F(OutputTest, ReplacesDirectories) {
   fs::create_directory(file("a"));
   ASSERT_TRUE(write_text(file("a/old"), "old").ok());
