@@ -58,11 +58,19 @@ TEST(StatsTest, RefusalsAreCountedByReason) {
   EXPECT_FALSE(model.generate(many).ok());
   const Stats stats = model.stats();
   EXPECT_EQ(stats.refusals.prompt_too_long, 1);
-  EXPECT_EQ(stats.refusals.invalid, 2);
-  EXPECT_EQ(stats.refusals.queue_full, 1);
+  EXPECT_EQ(stats.refusals.invalid, 3);
+  EXPECT_EQ(stats.refusals.queue_full, 0);
   EXPECT_EQ(stats.refusals.cache_capacity, 0);
   EXPECT_EQ(stats.refusals.failed, 0);
   EXPECT_EQ(stats.accepted, 0);
+  many.n = 3;
+  many.sampling.max_tokens = 40;
+  bool refused = false;
+  for (int i = 0; i < 1000 && !refused; ++i) {  // the three may end before the fourth asks, or after their successors
+    const auto running = model.generate(many);
+    refused = !running.ok() || !model.generate(ask_text("abc", 5)).ok();
+  }
+  EXPECT_EQ(model.stats().refusals.queue_full, 1);
   const Model small = open_tiny({}, {.context = 190, .kv_tokens = 48});
   EXPECT_FALSE(small.generate(ask_text(std::string(60, 'a'), 5)).ok());
   EXPECT_EQ(small.stats().refusals.cache_capacity, 1);

@@ -144,9 +144,14 @@ TEST(EngineTest, ANewTokenBudgetOfZeroOnlyReadsThePrompt) {
   EXPECT_EQ(job->num_ids(), 0);
 }
 
-TEST(EngineTest, AFullCacheOfTokensIsRefusedAndAFullQueueToo) {
+TEST(EngineTest, WhatCanNeverFitIsRefusedAndAFullQueueToo) {
+  std::atomic<bool> go{false};
   Script script;
   script.blocks = 10;
+  script.before_step = [&go](std::int64_t) -> Status {
+    while (!go) std::this_thread::yield();
+    return Ok{};
+  };
   const auto engine = make_engine(script, 1);
   std::vector<Submission> large;
   large.push_back(ask(prompt_of(100), 1));
@@ -154,8 +159,13 @@ TEST(EngineTest, AFullCacheOfTokensIsRefusedAndAFullQueueToo) {
   std::vector<Submission> empty;
   empty.push_back(ask({}, 1));
   EXPECT_EQ(engine->submit(std::move(empty)).error().code, ErrorCode::kEmptyPrompt);
-  std::vector<Submission> many(7, ask(prompt_of(3), 1));  // 5 slots and one place in the queue: it can never fit
-  EXPECT_EQ(engine->submit(std::move(many)).error().code, ErrorCode::kInvalidArgument);
+  // 5 slots and one place in the queue.
+  EXPECT_EQ(engine->submit(std::vector<Submission>(7, ask(prompt_of(3), 1))).error().code, ErrorCode::kInvalidArgument);
+  const auto jobs = engine->submit(std::vector<Submission>(6, ask(prompt_of(3), 1)));
+  ASSERT_TRUE(jobs.ok()) << jobs.error().message;
+  EXPECT_EQ(engine->submit(std::vector<Submission>(1, ask(prompt_of(3), 1))).error().code, ErrorCode::kQueueFull);
+  go = true;
+  for (const auto& job : *jobs) ASSERT_TRUE(wait_end(*job));
 }
 
 // They all stand in the queue until the first step takes them, and are no reason to refuse one another.
