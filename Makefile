@@ -8,7 +8,7 @@ DEMO_MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 GEMMA_MODEL := models/gemma-3-270m-q4_k_m.gguf
 PAGODA := build/release/bin/pagoda
 
-.PHONY: demo test test-all test-readers build model models bench bench-gpu bench-server soak sanitize sanitize-threads fuzz format format-check layers lint kernels release install clean deps deps-dev
+.PHONY: demo test test-all test-slow test-readers build model models bench bench-gpu bench-server soak sanitize sanitize-threads fuzz format format-check layers lint kernels release install clean deps deps-dev
 
 demo: build model
 	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)" --max-tokens 200 --repetition-penalty 1.1
@@ -33,7 +33,10 @@ test: deps model
 	@tools/build.sh release all
 	@ctest --test-dir build/release -L core -j2 --output-on-failure
 
-test-all: test models
+test-all: test test-slow
+
+# After `make test`.
+test-slow: models
 	@tools/install_packages.sh browser
 	@tools/fetch_test_data.sh
 	@tools/fetch_browser_tests.sh
