@@ -9,6 +9,22 @@ namespace {
 
 constexpr std::int64_t kMostColumns = std::int64_t{1} << 40;  // so that no count of bits overflows
 
+/// Columns that share a scale in files of GPTQ and AWQ: where none are named, all of a row, up to whole blocks.
+std::int64_t columns_each(const QuantScheme& scheme, std::int64_t cols) {
+  return scheme.group > 0 ? scheme.group : round_up<std::int64_t>(cols, 128);
+}
+
+/// Their scales, (groups, rows).
+ReadWords group_scales(const TensorEntry& scales, const Planar& planar, std::int64_t group) {
+  return grid_words({.entry = scales,
+                     .type = WordType::kShortFloat,
+                     .rows = planar.rows,
+                     .cols = planar.cols,
+                     .cols_each = group,
+                     .transposed = true},
+                    planar.format->group);
+}
+
 }  // namespace
 
 Status WeightFolder::gptq(const std::string& base, const TensorEntry& codes) {
@@ -19,7 +35,7 @@ Status WeightFolder::gptq(const std::string& base, const TensorEntry& codes) {
     return unserved(base, pagoda::format("has {} words a row, no whole number of {} bits", codes.shape[0], bits));
   }
   Planar planar{.format = nullptr, .rows = codes.shape[1], .cols = codes.shape[0] * 32 / bits};
-  const std::int64_t group = scheme.group > 0 ? scheme.group : round_up<std::int64_t>(planar.cols, 128);
+  const std::int64_t group = columns_each(scheme, planar.cols);
   const std::int64_t groups = ceil_div(planar.cols, group);
   planar.format = PAGODA_TRY(integers(base, bits, group));
   const TensorEntry* scales = PAGODA_TRY(need(base + ".scales", codes));
@@ -30,13 +46,7 @@ Status WeightFolder::gptq(const std::string& base, const TensorEntry& codes) {
   if (g_idx == nullptr && scheme.ordered) return unserved(base, "is of act-order (desc_act), and has no g_idx");
   planar.order = PAGODA_TRY(column_order(g_idx, planar.cols, group));
   planar.codes = gptq_codes(codes, planar.rows, planar.cols, bits, planar.format->bits, planar.order);
-  planar.scales = grid_words({.entry = *scales,
-                              .type = WordType::kShortFloat,
-                              .rows = planar.rows,
-                              .cols = planar.cols,
-                              .cols_each = group,
-                              .transposed = true},
-                             planar.format->group);
+  planar.scales = group_scales(*scales, planar, group);
   planar.offsets = packed_zeros({.entry = *zeros,
                                  .rows = planar.rows,
                                  .cols = planar.cols,
@@ -61,7 +71,7 @@ Status WeightFolder::awq(const std::string& base, const TensorEntry& codes) {
   PAGODA_TRY(expect_matrix(codes, "I32"));
   Planar planar{.format = nullptr, .rows = codes.shape[1] * 8, .cols = codes.shape[0]};
   const QuantScheme& scheme = quantization_.schemes.front();
-  const std::int64_t group = scheme.group > 0 ? scheme.group : round_up<std::int64_t>(planar.cols, 128);
+  const std::int64_t group = columns_each(scheme, planar.cols);
   const std::int64_t groups = ceil_div(planar.cols, group);
   planar.format = PAGODA_TRY(integers(base, 4, group));
   const TensorEntry* scales = PAGODA_TRY(need(base + ".scales", codes));
@@ -69,13 +79,7 @@ Status WeightFolder::awq(const std::string& base, const TensorEntry& codes) {
   PAGODA_TRY(expect(*scales, {"F16", "BF16", "F32"}, {groups, planar.rows}));
   PAGODA_TRY(expect(*zeros, {"I32"}, {groups, planar.rows / 8}));
   planar.codes = awq_codes(codes, planar.rows, planar.cols);
-  planar.scales = grid_words({.entry = *scales,
-                              .type = WordType::kShortFloat,
-                              .rows = planar.rows,
-                              .cols = planar.cols,
-                              .cols_each = group,
-                              .transposed = true},
-                             planar.format->group);
+  planar.scales = group_scales(*scales, planar, group);
   planar.offsets = packed_zeros(
       {.entry = *zeros, .rows = planar.rows, .cols = planar.cols, .cols_each = group, .bits = 4, .lanes = true},
       planar.format->group);

@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from serving import NAME, Server, chat, completion, events, read_all
+from serving import NAME, PROGRAM, Server, chat, completion, events, read_all
 
 GET = b"GET /version HTTP/1.1\r\nHost: x\r\n"
 
@@ -262,12 +262,11 @@ class Transports(unittest.TestCase):
                     self.assertEqual(statuses(read_all(client)), [200])
 
     def test_a_path_that_is_no_socket_of_ours_stays(self):
-        program = os.environ.get("PAGODA_PROGRAM", "build/release/bin/pagoda")
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "precious")
             with open(path, "w") as file:
                 file.write("weights")
-            done = subprocess.run([program, "serve", "no.gguf", "--unix-socket", path], capture_output=True, text=True)
+            done = subprocess.run([PROGRAM, "serve", "no.gguf", "--unix-socket", path], capture_output=True, text=True)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn("in use", done.stderr)
             with open(path) as file:
@@ -316,11 +315,11 @@ class Transports(unittest.TestCase):
                 file.truncate()
                 file.write(bad)
                 file.flush()
-                done = subprocess.run([os.environ.get("PAGODA_PROGRAM", "build/release/bin/pagoda"), "serve", "x.gguf",
+                done = subprocess.run([PROGRAM, "serve", "x.gguf",
                                        "--config", file.name], capture_output=True, text=True, timeout=30)
                 self.assertEqual(done.returncode, 2, (bad, done.stderr))
                 self.assertTrue(done.stderr.startswith("pagoda: error: "), done.stderr)
-        done = subprocess.run([os.environ.get("PAGODA_PROGRAM", "build/release/bin/pagoda"), "serve", "x.gguf",
+        done = subprocess.run([PROGRAM, "serve", "x.gguf",
                                "--config", "/nowhere.toml"], capture_output=True, text=True, timeout=30)
         self.assertEqual(done.returncode, 2)
 
@@ -377,7 +376,7 @@ class Ends(unittest.TestCase):
 
     def test_a_taken_port_is_told_before_the_model_is_read(self):
         with Server("--ctx", "256") as server:
-            done = subprocess.run([os.environ.get("PAGODA_PROGRAM", "build/release/bin/pagoda"), "serve", "no.gguf",
+            done = subprocess.run([PROGRAM, "serve", "no.gguf",
                                    "--port", str(server.port)], capture_output=True, text=True, timeout=30)
             self.assertEqual(done.returncode, 1)
             self.assertIn("cannot listen on 127.0.0.1", done.stderr)
