@@ -24,7 +24,7 @@ Status quantize(const Arguments& arguments);
 /// progress to `progress` too, if there is one.
 Result<Model> open_model(const Arguments& arguments, bool weights, const ProgressSink& progress = {});
 
-/// What the library says to people goes to stderr.
+/// What the library says to people goes to stderr, if the arguments name no other place.
 LibraryOptions library_options(const Arguments& arguments);
 
 /// `--template`'s text, if there is one.

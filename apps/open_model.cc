@@ -26,6 +26,7 @@ LibraryOptions library_options(const Arguments& arguments) {
   LibraryOptions options = arguments.library;
   if (options.cache_folder.empty()) options.cache_folder = cache_folder();
   options.kernel_pack = kernel_pack();
+  if (options.log) return options;
   options.log = [](LogLevel level, std::string_view message) {
     if (level == LogLevel::kDebug) return;
     std::fprintf(stderr, "pagoda: %.*s\n", static_cast<int>(message.size()), message.data());

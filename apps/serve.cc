@@ -1,10 +1,12 @@
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
 #include "apps/commands.h"
+#include "apps/line_log.h"
 #include "apps/terminal.h"
 #include "base/file.h"
 #include "base/result.h"
@@ -29,7 +31,7 @@ Status read_keys(const std::string& path, std::vector<std::string>& keys) {
   return Ok{};
 }
 
-Result<server::ServerOptions> server_options(const Arguments& arguments) {
+Result<server::ServerOptions> server_options(const Arguments& arguments, LineLog& log) {
   server::ServerOptions options = arguments.server;
   if (!arguments.api_key_file.empty()) {
     const std::size_t before = options.api_keys.size();
@@ -42,17 +44,19 @@ Result<server::ServerOptions> server_options(const Arguments& arguments) {
   if (const char* const key = std::getenv("PAGODA_API_KEY"); key != nullptr && *key != '\0') {
     options.api_keys.emplace_back(key);
   }
-  if (arguments.request_log) {
-    options.request_log = [](std::string_view line) {
-      std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
-    };
-  }
+  if (arguments.request_log) options.request_log = [&log](std::string_view line) { log.write(line); };
+  options.num_lost_log_lines = [&log] { return log.num_lost(); };
   return options;
 }
 
 bool is_loopback(const server::http::Endpoint& endpoint) {
   return !endpoint.unix_socket.empty() || endpoint.host == "localhost" || endpoint.host == "::1" ||
          endpoint.host.starts_with("127.");
+}
+
+/// Before the server listens to signals itself, and when it does no more, there is nothing to drain.
+void end_at_signals() {
+  for (const int number : {SIGTERM, SIGINT}) std::signal(number, [](int) { _exit(0); });
 }
 
 /// Closing a model waits for the step that runs. A step that hangs is given a while, and then the process ends.
@@ -66,21 +70,35 @@ void limit_closing() {
 
 }  // namespace
 
-Status serve(const Arguments& arguments) {
+Status serve(const Arguments& asked) {
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads stderr may end before the server
-  server::ServerOptions options = PAGODA_TRY(server_options(arguments));
+  end_at_signals();
+  LineLog log;
+  const auto say = [&log](std::string_view sentence) { log.write(pagoda::format("pagoda: {}", sentence)); };
+  Arguments arguments = asked;
+  arguments.library.log = [say](LogLevel level, std::string_view message) {
+    if (level != LogLevel::kDebug) say(message);
+  };
+  server::ServerOptions options = PAGODA_TRY(server_options(arguments, log));
   const bool open = options.api_keys.empty() && !is_loopback(options.endpoint);
   // The address first: that it is taken shows at once, not after a long load.
   const std::unique_ptr<server::Server> server = PAGODA_TRY(server::Server::bind(std::move(options)));
-  std::fprintf(stderr, "pagoda: %s answers; the model is being loaded\n", server->address().c_str());
-  if (open) std::fprintf(stderr, "pagoda: warning: without --api-key everybody who reaches this address may ask\n");
+  say(server->address() + " answers; the model is being loaded");
+  if (open) say("warning: without --api-key everybody who reaches this address may ask");
   const auto on_ready = [&](const Model& model) {
-    for (const std::string& line : ledger(model.stats().memory)) std::fprintf(stderr, "pagoda: %s\n", line.c_str());
-    std::fprintf(stderr, "pagoda: %s serves %s\n", server->address().c_str(), model.info().name.c_str());
+    for (const std::string& line : ledger(model.stats().memory)) say(line);
+    say(server->address() + " serves " + model.info().name);
+  };
+  const auto abandon = [&log] {
+    log.finish();
+    std::_Exit(0);
   };
   const Status ended = server->run([&](const ProgressSink& progress) { return open_model(arguments, true, progress); },
-                                   {.on_ready = on_ready, .abandon = [] { std::_Exit(0); }});
-  if (!ended.ok()) end_at_once(ended.error());  // of an engine that hangs or has no device nothing can be closed
+                                   {.on_ready = on_ready, .abandon = abandon, .on_closed = end_at_signals});
+  if (!ended.ok()) {
+    log.finish();
+    end_at_once(ended.error());  // of an engine that hangs or has no device nothing can be closed
+  }
   limit_closing();
   return Ok{};
 }

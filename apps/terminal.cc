@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "apps/line_log.h"
 #include "base/format.h"
 
 namespace pagoda::apps {
@@ -52,7 +53,9 @@ void print_error(std::string sentence) {
   for (char& c : sentence) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }
-  std::fprintf(stderr, "pagoda: error: %s\n", sentence.c_str());
+  std::fflush(stderr);
+  // The program ends now, even if nobody reads why.
+  write_stderr("pagoda: error: " + sentence + "\n", std::chrono::seconds(1));
 }
 
 double rate(std::int64_t tokens, double ms) { return ms > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0; }

@@ -50,6 +50,7 @@ Status Server::run(const Opener& open, const Hooks& hooks) {
                     fatal = service.every_second(http.num_connections());
                     if (fatal) http.drain(std::chrono::milliseconds(0));
                   }});
+    hooks.on_closed();
     if (!opened) hooks.abandon();
   });
   const auto open_or_stop = [&]() -> Result<Model> {

@@ -22,7 +22,7 @@ struct ServerOptions {
   std::vector<std::string> cors_origins{};  ///< "*" is any; none: CORS is off
   std::string alias{};                      ///< the model's name for clients; empty: its own
   bool page = true;
-  int workers = 2;  ///< threads that read requests and tokenize
+  int workers = 2;  ///< threads that read requests and tokenize; of two or more one is for small requests alone
   std::chrono::milliseconds drain_time{30'000};
   /// The engine has work and takes no step: after the first time it is not healthy, after the second the server ends.
   std::chrono::seconds stuck_time{30};
@@ -30,6 +30,8 @@ struct ServerOptions {
   /// Gets one JSON object a request, without a line break, on the connections' thread; no prompts, no answers. Empty:
   /// no log.
   std::function<void(std::string_view line)> request_log{};
+  /// How many of its lines nobody took, for /metrics. Any thread.
+  std::function<std::int64_t()> num_lost_log_lines = [] { return std::int64_t{0}; };
 };
 
 class Server {
@@ -48,6 +50,7 @@ class Server {
     /// A signal while the model is being opened, or a second one, when a thread may still read a large request: nothing
     /// can interrupt these. Has to end the process. The address is free.
     std::function<void()> abandon;
+    std::function<void()> on_closed = [] {};  ///< no connection is left, and signals are the caller's again
   };
 
   /// Answers from now on: 503 with the progress while `open` runs, which it does on the calling thread, then every
