@@ -45,6 +45,7 @@ struct Request {
 
   std::int32_t priority = 0;            ///< the higher is admitted first
   std::optional<double> deadline_ms{};  ///< from submission; past it the request ends with kDeadlineExceeded
+  bool cache_prompt = true;             ///< false: takes nothing from the prefix cache and leaves nothing in it
   std::string cache_salt{};             ///< requests share cached prefixes only with requests of the same salt
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ struct Submission {
   std::int64_t max_new_tokens = 0;     ///< ≥ 0
   std::vector<std::int32_t> stop_ids;  ///< drawing one of these ends the job; it is the last id handed out
   std::int32_t priority = 0;
+  bool cache_prompt = true;
   std::string cache_salt;
   std::optional<Clock::time_point> deadline;
   std::optional<std::int32_t> prompt_best;  ///< hand out prompt log-probabilities, and this many best beside each
@@ -58,6 +60,12 @@ struct Scored {
 /// waits for a reader, and a reader that takes nothing holds up nobody.
 class Job {
  public:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  template <class T>
+  using RawArray = std::unique_ptr<T[], Free>;
+
   /// `max_ids` bounds what will ever be pushed.
   Job(Submission submission, std::int64_t max_ids);
   ~Job();
@@ -110,11 +118,11 @@ class Job {
   const std::size_t best_;         // alternatives beside each id
   const std::size_t prompt_best_;  // and beside each prompt token
 
-  std::unique_ptr<std::int32_t[]> ids_;
-  std::unique_ptr<float[]> logprobs_;
-  std::unique_ptr<TokenLogprob[]> best_ids_;
-  std::unique_ptr<float[]> prompt_logprobs_;
-  std::unique_ptr<TokenLogprob[]> prompt_best_ids_;
+  RawArray<std::int32_t> ids_;
+  RawArray<float> logprobs_;
+  RawArray<TokenLogprob> best_ids_;
+  RawArray<float> prompt_logprobs_;
+  RawArray<TokenLogprob> prompt_best_ids_;
   Ending ending_;
 
   alignas(64) std::atomic<std::int64_t> num_ids_{0};

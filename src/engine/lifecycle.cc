@@ -58,6 +58,7 @@ void Engine::add(const std::shared_ptr<Job>& job) {
                          .max_new_tokens = job->most_ids(),
                          .stop_ids = wanted.stop_ids,
                          .priority = wanted.priority,
+                         .cache_prompt = wanted.cache_prompt,
                          .cache_salt = wanted.cache_salt};
   request.choice = wanted.choice;
   if (wanted.on_logits) {

@@ -172,7 +172,9 @@ bool Scheduler::admit_first() {
   const kv::OpenRequest request{
       .ids = sequence.tokens,
       .cache_salt = sequence.request.cache_salt,
-      .reuse = sequence.request.prompt_want == Want::kNothing || sequence.answered == sequence.prompt_tokens,
+      .reuse = sequence.request.cache_prompt &&
+               (sequence.request.prompt_want == Want::kNothing || sequence.answered == sequence.prompt_tokens),
+      .publish = sequence.request.cache_prompt,
       .room_tokens = std::min<std::int64_t>(1, sequence.max_tokens - sequence.known()),
       .most_tokens = sequence.max_tokens,
       .step_tokens = step_tokens(true),

@@ -26,6 +26,7 @@ struct Request {
   std::int64_t max_new_tokens = 0;       ///< ≥ 0; what passes the context's end is cut off there, with kLength
   std::vector<std::int32_t> stop_ids{};  ///< drawing one of these ends the sequence with kStop
   std::int32_t priority = 0;             ///< higher goes first; equal ones in order of arrival
+  bool cache_prompt = true;              ///< false: takes nothing from the prefix cache and leaves nothing in it
   std::string cache_salt{};              ///< shares cached prefixes only with requests of the same salt
   Want prompt_want = Want::kNothing;     ///< wanted of every prompt token; then nothing is taken from the cache
 };

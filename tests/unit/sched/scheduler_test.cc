@@ -115,6 +115,24 @@ TEST(SchedulerTest, PrefixHitsAreReportedAndStartAnywhere) {
   engine.expect_solo_outputs();
 }
 
+TEST(SchedulerTest, ARequestMayKeepOutOfThePrefixCache) {
+  ScriptedEngine engine({.context = 200}, one_group(60));
+  const Ids prompt = prompt_of(48);
+  engine.add({.prompt = prompt, .max_new_tokens = 3, .cache_prompt = false});
+  engine.drain();
+  const SequenceId first = engine.add(prompt, 3);  // finds nothing of the one before
+  engine.drain();
+  const SequenceId alone = engine.add({.prompt = prompt, .max_new_tokens = 3, .cache_prompt = false});
+  engine.drain();
+  const SequenceId again = engine.add(prompt, 3);
+  engine.drain();
+  EXPECT_EQ(engine.told[first].usage.cached_tokens, 0);
+  EXPECT_EQ(engine.told[alone].usage.cached_tokens, 0);
+  EXPECT_EQ(engine.told[again].usage.cached_tokens, 40);
+  engine.expect_solo_outputs();
+  engine.expect_idle();
+}
+
 TEST(SchedulerTest, PromptLogprobsAreWantedOfEachTokenOnceAndTakeNothingFromTheCache) {
   ScriptedEngine engine({.context = 200, .max_running = 4, .token_budget = 40, .prefill_chunk = 16}, one_group(30));
   const Ids prompt = prompt_of(75, 75);
