@@ -1,16 +1,25 @@
 #include "engine/job.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <type_traits>
 
 #include "base/check.h"
 
 namespace pagoda::engine {
 namespace {
 
-/// Left as it comes: a page of it is touched only when results reach it.
+/// Left as it comes: a page of it is touched only when results reach it. (`new` would write the members' defaults, and
+/// what a request may need at most can be gigabytes.)
 template <class T>
-std::unique_ptr<T[]> raw_array(std::size_t count) {
-  return count == 0 ? nullptr : std::make_unique_for_overwrite<T[]>(count);
+Job::RawArray<T> raw_array(std::size_t count) {
+  static_assert(std::is_aggregate_v<T> || std::is_trivially_default_constructible_v<T>);
+  static_assert(std::is_trivially_destructible_v<T>);
+  if (count == 0) return nullptr;
+  auto* const memory = count <= SIZE_MAX / sizeof(T) ? static_cast<T*>(std::malloc(count * sizeof(T))) : nullptr;
+  if (memory == nullptr) throw std::bad_alloc();
+  return Job::RawArray<T>(memory);
 }
 
 void store_best(TokenLogprob* place, std::size_t width, std::span<const TokenLogprob> best) {

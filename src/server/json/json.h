@@ -43,7 +43,8 @@ struct Json {
 /// "null", "a boolean", "a number", "a string", "a list", "an object".
 std::string_view kind_name(const Json& json);
 
-/// Reads strict JSON (RFC 8259) in valid UTF-8, nested at most `depth` deep, no key twice in an object. Error:
+/// Reads strict JSON (RFC 8259) in valid UTF-8, nested at most `depth` deep, no key twice in an object, of at most two
+/// million values. Error:
 /// kInvalidArgument; its `param` is the top-level member that the fault lies in, empty if there is none. The sentence
 /// never repeats the text.
 Result<Json> parse_json(std::string_view text, int depth = 64);

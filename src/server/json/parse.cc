@@ -77,11 +77,14 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return &parent.members.back().second;
   }
   bool add(Json json) {
+    if (!counts_one()) return false;
     place(std::move(json));
     if (open_.size() == 1) field_.clear();
     return true;
   }
+  bool counts_one() { return ++num_values_ <= kMostValues || refuse("it has too many values"); }
   bool open(Kind kind) {
+    if (!counts_one()) return false;
     if (open_.size() >= most_depth_) return refuse("it is nested too deep");
     // A value's place is final while it is open: only its own parent grows, and that after it was closed.
     open_.push_back(place({.kind = kind}));
@@ -93,7 +96,11 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return true;
   }
 
+  /// A value takes a hundred bytes or so, and its text may be two: a bound on bytes is none on memory.
+  static constexpr std::size_t kMostValues = std::size_t{1} << 21;
+
   std::size_t most_depth_;
+  std::size_t num_values_ = 0;
   Json root_;
   std::vector<Json*> open_;
   std::string field_;

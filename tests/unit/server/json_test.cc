@@ -38,6 +38,19 @@ TEST(Json, DepthIsBounded) {
   EXPECT_FALSE(parse_json(std::string(5'000'000, '[')).ok());
 }
 
+// 32 MiB of "0," would be gigabytes of values.
+TEST(Json, ValuesAreCounted) {
+  const auto list_of = [](std::size_t count) {
+    std::string text = "{\"prompt\":[0";
+    for (std::size_t i = 1; i < count; ++i) text += ",0";
+    return text + "]}";
+  };
+  EXPECT_TRUE(parse_json(list_of((1 << 21) - 2)).ok());
+  const Result<Json> over = parse_json(list_of((1 << 21) - 1));
+  ASSERT_FALSE(over.ok());
+  EXPECT_EQ(over.error().param, "prompt");
+}
+
 TEST(Json, NumbersAreWhatTheyAre) {
   const auto number = [](const char* text) { return Json{.kind = Json::Kind::kNumber, .text = text}; };
   EXPECT_EQ(number("1e400").number(), std::nullopt);
