@@ -41,6 +41,19 @@ Status check_together(const Arguments& arguments) {
   return Ok{};
 }
 
+/// Where a flag comes from that a refusal names and that the line does not have.
+std::string origin_of(const std::string& refusal, const std::vector<std::string>& line,
+                      const std::vector<std::string>& all) {
+  for (const std::string& word : all) {
+    const std::string flag = word.substr(0, word.find('='));
+    if (!flag.starts_with("--") || std::ranges::find(line, word) != line.end()) continue;
+    if (refusal.find(flag + " ") != std::string::npos || refusal.find(flag + ";") != std::string::npos) {
+      return "; " + flag + " stands in the --config file";
+    }
+  }
+  return {};
+}
+
 /// `pagoda help COMMAND` is `pagoda COMMAND --help`.
 std::vector<std::string> help_words(const std::vector<std::string>& words) {
   return words.size() == 1 ? std::vector<std::string>{"--help"} : std::vector<std::string>{words[1], "--help"};
@@ -76,17 +89,19 @@ Result<ParsedLine> parse_command_line(int argc, char** argv) {
   if (std::string sentence = unknown_command(app, words); !sentence.empty()) {
     return fail(ErrorCode::kInvalidArgument, "{}", sentence);
   }
+  const std::vector<std::string> line = words;
   if (words.front() == "serve") words = PAGODA_TRY(with_config_file(std::move(words)));
   try {
-    std::ranges::reverse(words);  // as CLI11 wants them
-    app.parse(std::move(words));
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    app.parse(std::move(reversed));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // help, version
       std::ostringstream text;
       app.exit(error, text, text);
       return ParsedLine{.arguments = {}, .text = text.str()};
     }
-    return fail(ErrorCode::kInvalidArgument, "{}", refusal(app, error));
+    const std::string sentence = refusal(app, error);
+    return fail(ErrorCode::kInvalidArgument, "{}{}", sentence, origin_of(sentence, line, words));
   }
   PAGODA_TRY(check_together(arguments));
   return ParsedLine{.arguments = std::move(arguments), .text = {}};

@@ -30,7 +30,45 @@ CLI::Validator number(double least, bool open, double most) {
       {});
 }
 
+/// What a browser sends as Origin: scheme://host[:port] in small letters, and no port that goes without saying.
+bool is_origin(std::string_view text) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz";
+  constexpr std::string_view kDigits = "0123456789";
+  const auto all_of = [](std::string_view part, const std::string& allowed) {
+    return !part.empty() && part.find_first_not_of(allowed) == std::string_view::npos;
+  };
+  const std::string letters_digits = std::string(kLetters) + std::string(kDigits);
+  const std::size_t colon = text.find("://");
+  if (colon == std::string_view::npos) return false;
+  const std::string_view scheme = text.substr(0, colon);
+  std::string_view host = text.substr(colon + 3);
+  if (!all_of(scheme, letters_digits + "+-.") || kLetters.find(scheme.front()) == std::string_view::npos) return false;
+  const std::size_t bracket = host.find(']');
+  const std::size_t end = host.find(':', host.starts_with('[') && bracket != std::string_view::npos ? bracket : 0);
+  if (end != std::string_view::npos) {
+    const std::string port(host.substr(end + 1));
+    const auto number = all_of(port, std::string(kDigits)) ? read<std::uint16_t>(port) : std::nullopt;
+    if (!number || *number == 0 || port.front() == '0') return false;
+    if ((scheme == "http" && *number == 80) || (scheme == "https" && *number == 443)) return false;
+    host = host.substr(0, end);
+  }
+  if (!host.starts_with('[')) return all_of(host, letters_digits + "-._");
+  return host.ends_with(']') && all_of(host.substr(1, host.size() - 2), "0123456789abcdef:.");
+}
+
 }  // namespace
+
+CLI::Validator origin() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        if (text == "*" || is_origin(text)) return {};
+        return pagoda::format(
+            "must be * or an origin as browsers send it, scheme://host[:port] in small letters, without a path and "
+            "without the scheme's own port, not \"{}\"",
+            text);
+      },
+      {});
+}
 
 CLI::Validator integer(std::int64_t least, std::int64_t most) {
   return CLI::Validator(

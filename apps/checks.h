@@ -30,4 +30,7 @@ CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator device();
 CLI::Validator some_text();
 
+/// "*", or an origin as a browser sends it.
+CLI::Validator origin();
+
 }  // namespace pagoda::apps

@@ -310,7 +310,8 @@ void add_serve(CLI::App& app, Arguments& out) {
       "--no-page", [&options] { options.page = false; }, "no web page at /");
   app.add_flag_callback(
       "--no-request-log", [&out] { out.request_log = false; }, "no line for each request on stderr");
-  app.add_option("--http-workers", options.workers, "threads that read requests and tokenize")->check(integer(1, 256));
+  app.add_option("--http-workers", options.workers, "threads that read requests and tokenize; one is for small ones")
+      ->check(integer(1, 256));
   begin(app, "Address and keys");
   auto* host =
       app.add_option("--host", endpoint.host, "the address to listen on")->type_name("ADDRESS")->check(some_text());
@@ -333,7 +334,7 @@ void add_serve(CLI::App& app, Arguments& out) {
   repeatable(app.add_option("--cors-origin", options.cors_origins,
                             "pages of this origin may ask, * is any; may be given again")
                  ->type_name("ORIGIN")
-                 ->check(some_text()));
+                 ->check(origin()));
   begin(app, "Model");
   add_template(app, out);
   add_ignore_key(app, out);

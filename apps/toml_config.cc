@@ -41,6 +41,7 @@ Status add(std::string_view file, const std::string& flag, const toml::node& nod
       PAGODA_TRY(add(file, flag, element, out));
     }
   } else if (const auto text = node.value_exact<std::string>()) {
+    if (text->empty()) return fail(ErrorCode::kInvalidArgument, "{}: {} must not be empty", file, flag);
     out.push_back(flag + "=" + *text);
   } else if (const auto whole = node.value_exact<std::int64_t>()) {
     out.push_back(pagoda::format("{}={}", flag, *whole));

@@ -88,6 +88,7 @@ struct ModelInfo {
   std::string kv_dtype{};
   std::int64_t kv_tokens = 0;  ///< of all sequences together
   std::int64_t kv_bytes = 0;
+  std::int64_t most_choices = 0;  ///< that may run and wait at once
   std::int64_t block_size = 0;
   std::int64_t prefill_chunk = 0;
   std::int64_t weight_bytes = 0;

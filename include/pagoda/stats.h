@@ -51,7 +51,6 @@ struct Stats {
   std::int64_t prompt_tokens = 0;     ///< of accepted requests
   std::int64_t cached_tokens = 0;     ///< of those, found in the prefix cache
   std::int64_t generated_tokens = 0;  ///< sampled and handed out
-  double busy_ms = 0;                 ///< time spent in steps
   /// Since the engine last got on, while it has something to do; else 0. The one number that is not of the snapshot but
   /// of now, so that a step that never ends is seen.
   double stalled_ms = 0;

@@ -44,7 +44,7 @@ std::optional<engine::Clock::time_point> deadline_of(const Request& request) {
 Result<engine::Submission> submission_of(const Model::State& model, const Request& request) {
   engine::Submission out;
   out.sampling = PAGODA_TRY(api::resolve_sampling(model, request.sampling));
-  out.prompt = PAGODA_TRY(api::prompt_ids(model, request));
+  out.prompt = PAGODA_TRY(api::prompt_ids(model, request, model.info.context));
   out.seed = out.sampling.seed ? *out.sampling.seed : random_seed();
   out.max_new_tokens = out.sampling.max_tokens.value_or(model.info.context);
   out.stop_ids = out.sampling.stop_ids;
@@ -53,6 +53,7 @@ Result<engine::Submission> submission_of(const Model::State& model, const Reques
     out.stop_ids.insert(out.stop_ids.end(), ends.begin(), ends.end());
   }
   out.priority = request.priority;
+  out.cache_prompt = request.cache_prompt;
   out.cache_salt = request.cache_salt;
   out.deadline = deadline_of(request);
   out.prompt_best = request.prompt_logprobs;

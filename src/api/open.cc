@@ -90,6 +90,7 @@ void fill_running_info(Model::State& state, const model::Plan& plan) {
   info.context = plan.options.context;
   info.kv_dtype = tensor::name_of(plan.kv_dtype);
   info.block_size = plan.options.block_size;
+  info.most_choices = state.options.max_running + state.options.max_queued;
   info.prefill_chunk = state.options.prefill_chunk.value_or(api::default_prefill_chunk(plan.caps));
   info.weight_bytes = plan.weight_bytes;
 }

@@ -93,6 +93,15 @@ Status check_sampling(const Model::State& model, const SamplingParams& p) {
   return check_bias(model, p);
 }
 
+/// Refuses what need not be read to see that it is too long: reading 32 MiB takes seconds.
+Status check_length(const Model::State& model, std::string_view text, std::int64_t most) {
+  const std::int64_t least = (*PAGODA_TRY(tokenizer_of(model))).least_tokens(text);
+  if (least <= most) return Ok{};
+  return fail_param(ErrorCode::kPromptTooLong, "prompt",
+                    "the prompt has {} bytes and so {} tokens at least, and the context is {}", text.size(), least,
+                    most);
+}
+
 }  // namespace
 
 Result<const text::Tokenizer*> tokenizer_of(const Model::State& model) {
@@ -140,16 +149,18 @@ Result<std::vector<std::int32_t>> encode_raw(const Model::State& model, std::str
   return ids;
 }
 
-Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Request& request) {
+Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Request& request, std::int64_t most) {
   if (const auto* ids = std::get_if<TokenIds>(&request.prompt)) {
     PAGODA_TRY(check_ids(model, ids->ids));
     return ids->ids;
   }
   if (const auto* raw = std::get_if<RawText>(&request.prompt)) {
+    PAGODA_TRY(check_length(model, raw->text, most));
     return encode_raw(model, raw->text, raw->special, raw->bos);
   }
   const text::Tokenizer& tokenizer = *PAGODA_TRY(tokenizer_of(model));
   const text::RenderedPrompt prompt = PAGODA_TRY(render(model, std::get<Chat>(request.prompt)));
+  PAGODA_TRY(check_length(model, prompt.text, most));
   std::vector<std::int32_t> ids =
       PAGODA_TRY(tokenizer.encode(prompt.text, text::SpecialTokens::within(prompt.trusted)));
   const auto bos = tokenizer.bos();

@@ -1,6 +1,7 @@
 // From what is asked to token ids.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,9 @@ Result<std::vector<std::int32_t>> encode_raw(const Model::State& model, std::str
 
 /// Of a chat, special tokens come from the template's own text only, and BOS stands once: the template writes it, or it
 /// is added where the model wants one.
-Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Request& request);
+/// A text that surely has more than `most` tokens is kPromptTooLong, and not read.
+Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Request& request,
+                                             std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
 /// How the answer to this prompt tells its reasoning: between <think> and </think> where these are tokens of the model
 /// and the prompt is a chat. Of others everything is answer.

@@ -87,7 +87,6 @@ Stats Model::stats() const {
   out.prompt_tokens = now.prompt_tokens;
   out.cached_tokens = now.cached_tokens;
   out.generated_tokens = now.ids;
-  out.busy_ms = now.busy_ms;
   out.stalled_ms = std::chrono::duration<double, std::milli>(state_->engine->stalled()).count();
   out.preemptions = now.scheduler.preemptions;
   out.block_size = state_->info.block_size;

@@ -48,7 +48,6 @@ struct Snapshot {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
   std::int64_t ids = 0;  ///< handed out
-  double busy_ms = 0;
 
   Distribution queue_s{.bounds = kSecondBounds};        ///< from submission to the first step that worked on it
   Distribution first_id_s{.bounds = kSecondBounds};     ///< from submission

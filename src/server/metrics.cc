@@ -68,7 +68,7 @@ class Metrics::Writer {
 Metrics::Metrics() : prompt_tokens_(of_tokens()), answer_tokens_(of_tokens()) {
   // So that a rate is there before the first event.
   for (const char* reason : {"stop", "length", "error"}) finished_[reason] = 0;
-  for (const char* reason : {"queue_full", "overloaded", "loading", "draining", "unauthorized", "invalid"})
+  for (const char* reason : {"queue_full", "overloaded", "loading", "shutting_down", "unauthorized", "invalid"})
     refused_[reason] = 0;
 }
 
@@ -80,8 +80,9 @@ void Metrics::choice(std::string_view finish, std::int64_t tokens) {
 }
 
 /// What does not come from the engine.
-void Metrics::write_server(Writer& out, std::int64_t connections) const {
-  out.add("gauge", "http_connections", "Open connections.", connections);
+void Metrics::write_server(Writer& out, const Now& now) const {
+  out.add("gauge", "http_connections", "Open connections.", now.connections);
+  out.add("counter", "log_lines_lost_total", "Lines of the log that nobody took.", now.lost_log_lines);
   out.describe("counter", "requests_refused_total", "Requests refused, by reason.");
   for (const auto& [reason, count] : refused_) {
     out.sample("requests_refused_total", format("reason=\"{}\"", reason), count);
@@ -90,18 +91,22 @@ void Metrics::write_server(Writer& out, std::int64_t connections) const {
   for (const auto& [key, count] : responses_) {
     out.sample("http_responses_total", format("route=\"{}\",status=\"{}\"", key.first, key.second), count);
   }
+  out.describe("counter", "http_requests_unanswered_total", "Requests whose client left before a response, by route.");
+  for (const auto& [route, count] : unanswered_) {
+    out.sample("http_requests_unanswered_total", format("route=\"{}\"", route), count);
+  }
 }
 
-std::string Metrics::write_loading(std::uint64_t bytes, std::uint64_t total_bytes, std::int64_t connections) const {
+std::string Metrics::write_loading(std::uint64_t bytes, std::uint64_t total_bytes, const Now& now) const {
   Writer out("");
   out.add("gauge", "model_loaded", "1 once the model is there.", 0);
   out.add("gauge", "load_bytes_read", "Bytes of weights that are read.", bytes);
   out.add("gauge", "load_bytes", "Bytes of weights to be read.", total_bytes);
-  write_server(out, connections);
+  write_server(out, now);
   return out.take();
 }
 
-std::string Metrics::write(std::string_view model, const Stats& stats, std::int64_t connections) const {
+std::string Metrics::write(std::string_view model, const Stats& stats, const Now& now) const {
   Writer out(model);
   out.add("gauge", "num_requests_running", "Choices that run now.", stats.running);
   out.add("gauge", "num_requests_waiting", "Choices that wait to run.", stats.queued);
@@ -117,8 +122,6 @@ std::string Metrics::write(std::string_view model, const Stats& stats, std::int6
   out.add("counter", "generation_tokens_total", "Tokens sampled.", stats.generated_tokens);
   out.add("counter", "num_preemptions_total", "Requests put back for want of KV blocks.", stats.preemptions);
   out.add("counter", "prefix_cache_evictions_total", "Cached blocks given up.", stats.prefix_evictions);
-  out.add("counter", "steps_total", "Steps of the engine.", stats.steps);
-  out.add("counter", "step_seconds_total", "Time spent in steps.", stats.busy_ms / 1000);
   out.add("counter", "non_finite_rows_total", "Rows whose logits were no numbers.", stats.non_finite_rows);
   out.add("counter", "requests_overdue_total", "Choices that ran past their deadline.", stats.overdue);
   out.add("counter", "prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
@@ -132,7 +135,7 @@ std::string Metrics::write(std::string_view model, const Stats& stats, std::int6
     out.sample("request_success_total", format("finished_reason=\"{}\"", reason), count);
   }
   out.add("gauge", "model_loaded", "1 once the model is there.", 1);
-  write_server(out, connections);
+  write_server(out, now);
   out.add(stats.first_token_s, "time_to_first_token_seconds", "From submission to a choice's first token.");
   out.add(stats.inter_token_s, "inter_token_latency_seconds", "Between two tokens of a choice.");
   out.add(stats.request_s, "e2e_request_latency_seconds", "From submission to the end of a choice.");

@@ -13,6 +13,9 @@
 namespace pagoda::server {
 namespace {
 
+/// What is read and tokenized within some ten milliseconds. Larger ones must not hold it up.
+constexpr std::size_t kSmallBody = 256 << 10;
+
 /// Ids that stand for a text: a model's head may have more rows than its tokenizer has tokens.
 std::int64_t num_tokens(const Model& model) {
   std::int64_t count = model.info().vocabulary;
@@ -72,12 +75,16 @@ std::string utc_now() {
   return format("{}.{:03}Z", std::string_view(text.data(), size), now.tv_nsec / 1'000'000);
 }
 
+/// Whatever the case of its letters; `wanted` has small ones.
+bool equals(std::string_view text, std::string_view wanted) {
+  return std::ranges::equal(
+      text, wanted, [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a | 0x20) : a) == b; });
+}
+
 bool is_json(std::string_view type) {
   type = type.substr(0, type.find(';'));
   while (type.ends_with(' ')) type.remove_suffix(1);
-  constexpr std::string_view kJson = "application/json";
-  return std::ranges::equal(
-      type, kJson, [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a | 0x20) : a) == b; });
+  return equals(type, "application/json");
 }
 
 enum class Target : std::uint8_t {
@@ -211,21 +218,16 @@ std::optional<http::Response> Service::refuse(const http::Request& request) {
                         .retry_after_s = 1});
   }
   if (!entry->post) return std::nullopt;
-  if (draining_) {
-    metrics_.refused("draining");
-    return to_response({.status = 503,
-                        .message = "the server is shutting down",
-                        .type = "server_error",
-                        .code = "shutting_down",
-                        .retry_after_s = 1});
-  }
+  if (draining_) return error(503, "shutting_down", "the server is shutting down");
   // Pages of other sites cannot send this type without asking first.
   const std::string* const type = request.header("content-type");
   if (type == nullptr || !is_json(*type)) {
     return error(415, "unsupported_media_type", "the body must be JSON: Content-Type: application/json");
   }
-  const std::string* const coding = request.header("content-encoding");
-  if (coding != nullptr && *coding != "identity") {
+  const auto is_coded = [](const auto& header) {
+    return header.first == "content-encoding" && !equals(header.second, "identity");
+  };
+  if (std::ranges::any_of(request.headers, is_coded)) {
     return error(415, "unsupported_media_type", "the body must be JSON as it is, without a Content-Encoding");
   }
   return std::nullopt;
@@ -275,6 +277,7 @@ std::unique_ptr<http::Answer> Service::work(const RequestReader& reader, http::R
                         .on_error = [this](const Error& error) {
                           if (kind_of(error.code) == ErrorKind::kDevice) lost_ = error;
                         }};
+  const auto size = request.body.size() > kSmallBody ? Workers::Size::kLarge : Workers::Size::kSmall;
   auto job = [this, &reader, body = std::move(request.body)](const std::atomic<bool>& abandoned) -> Outcome {
     try {
       auto read = reader.read(body);
@@ -291,22 +294,27 @@ std::unique_ptr<http::Answer> Service::work(const RequestReader& reader, http::R
                           .retry_after_s = 1});
     }
   };
-  return std::make_unique<GenerateAnswer>(std::move(context), std::move(job),
-                                          [this](std::function<void()> task) { workers_.run(std::move(task)); });
+  return std::make_unique<GenerateAnswer>(std::move(context), std::move(job), [this, size](std::function<void()> task) {
+    workers_.run(size, std::move(task));
+  });
 }
 
 Outcome Service::generate(ApiRequest request, const std::atomic<bool>& abandoned) const {
+  const std::int64_t choices = std::ssize(request.requests) * request.n;
+  const std::int64_t most = loaded_->served.model.info().most_choices;
+  if (choices > most) {
+    return to_response({.status = 400,
+                        .message = format("{} prompts with n {} are {} choices, and no more than {} may run or wait",
+                                          request.requests.size(), request.n, choices, most),
+                        .param = "n",
+                        .code = "invalid_value"});
+  }
   Started out;
   const bool lists_prompt =
       request.returns_ids || (!request.stream && request.common.echo && request.common.sampling.logprobs);
   const char* const prompt_field = request.route == Route::kChat ? "messages" : "prompt";
   for (Request& one : request.requests) {
     if (abandoned) return http::Response{};
-    if (lists_prompt) {
-      auto ids = loaded_->served.model.prompt_ids(one);
-      if (!ids.ok()) return to_response(api_error(ids.error()));
-      out.prompt_ids.push_back(std::move(*ids));
-    }
     Result<Generation> generation = loaded_->served.model.generate(one);
     if (!generation.ok()) {
       ApiError error = api_error(generation.error());
@@ -314,6 +322,11 @@ Outcome Service::generate(ApiRequest request, const std::atomic<bool>& abandoned
       return to_response(error);
     }
     out.generations.push_back(std::move(*generation));
+    if (lists_prompt) {
+      auto ids = loaded_->served.model.prompt_ids(one);
+      if (!ids.ok()) return to_response(api_error(ids.error()));
+      out.prompt_ids.push_back(std::move(*ids));
+    }
     one.prompt = TokenIds{};  // it may be large, and was taken
   }
   out.request = std::move(request);
@@ -390,11 +403,12 @@ http::Response Service::model(const http::Request& request) const {
 http::Response Service::metrics() const {
   http::Response out;
   out.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  const Metrics::Now now{.connections = connections_, .lost_log_lines = options_.num_lost_log_lines()};
   if (loaded_ == nullptr) {
     const LoadState load = load_state();
-    out.body = metrics_.write_loading(load.bytes, load.total_bytes, connections_);
+    out.body = metrics_.write_loading(load.bytes, load.total_bytes, now);
   } else {
-    out.body = metrics_.write(loaded_->served.name, loaded_->served.model.stats(), connections_);
+    out.body = metrics_.write(loaded_->served.name, loaded_->served.model.stats(), now);
   }
   return out;
 }
@@ -413,7 +427,7 @@ http::Headers Service::headers_for(const http::Request& request) {
 void Service::finished(const http::Request& request, const End& end) {
   const Entry* const entry = find(request.path);
   const std::string_view route = entry != nullptr ? entry->path : "unknown";
-  metrics_.response(route, end.status);
+  end.status != 0 ? metrics_.response(route, end.status) : metrics_.no_response(route);
   if (end.status == 429) metrics_.refused("queue_full");
   if (end.status == 400 && entry != nullptr) metrics_.refused("invalid");
   if (!options_.request_log) return;

@@ -135,6 +135,7 @@ struct Tokenizer::State {
   std::vector<std::int32_t> prefix;
   std::vector<std::int32_t> suffix;
   LeadingCut leading_cut;
+  std::int64_t most_bytes = 0;  ///< of a text that one token can stand for; 0: not known
 
   Status set_up(TokenizerSource& source);
   Status set_up_declared(DeclaredTokenizer declared);
@@ -145,6 +146,41 @@ struct Tokenizer::State {
 
 Tokenizer::Tokenizer(std::unique_ptr<const State> state) : state_(std::move(state)) {}
 Tokenizer::~Tokenizer() = default;
+
+bool lacks(const Vocabulary& vocabulary, unsigned char byte) { return vocabulary.byte_ids[byte] < 0; }
+
+/// The most bytes of a text that become one token, if all bytes that have tokens become parts of some and normalizing
+/// takes no more away than composing characters can; else 0. The texts of tokens are never shorter than what they stand
+/// for.
+std::int64_t most_bytes_of(const Vocabulary& vocabulary, bool composes) {
+  constexpr std::int64_t kMostComposed = 4;  // three bytes of marks, or of another form, for each byte that stays
+  const bool lacks_some = std::ranges::find(vocabulary.byte_ids, -1) != vocabulary.byte_ids.end();
+  if (lacks_some && (composes || vocabulary.form != TextForm::kByteLevel)) return 0;
+  std::int64_t most = 1;
+  for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
+    most = std::max(most, std::max(std::ssize(vocabulary.texts[id]), std::ssize(vocabulary.pieces[id])));
+  }
+  return composes ? most * kMostComposed : most;
+}
+
+bool composes(const NormalizerRule& rule) {
+  return rule.kind == NormalizerRule::Kind::kForm && rule.form == NormalForm::kC;
+}
+
+/// Whether ids of a text stand for all of it, but for what composing takes.
+bool keeps_all(const DeclaredTokenizer& declared) {
+  using Kind = NormalizerRule::Kind;
+  const auto keeps = [](const NormalizerRule& rule) {
+    const bool replaces = rule.kind == Kind::kReplace && rule.literal && rule.content.size() >= rule.pattern.size();
+    return composes(rule) || replaces || rule.kind == Kind::kPrepend || rule.kind == Kind::kByteCharacters;
+  };
+  const ModelRules& model = declared.model;
+  return model.kind == ModelRules::Kind::kBytePairs && (model.byte_level || model.byte_fallback) &&
+         model.word_prefix.empty() && model.word_suffix.empty() && std::ranges::all_of(declared.normalizer, keeps) &&
+         std::ranges::none_of(declared.cuts, [](const Cut& cut) { return cut.behavior == SplitBehavior::kRemoved; }) &&
+         std::ranges::none_of(declared.added,
+                              [](const AddedToken& token) { return token.strips_left || token.strips_right; });
+}
 
 /// From the keys of a GGUF file.
 Status Tokenizer::State::set_up(TokenizerSource& source) {
@@ -170,11 +206,13 @@ Status Tokenizer::State::set_up(TokenizerSource& source) {
   if (wants_bos) prefix.push_back(*vocabulary->bos);
   if (wants_eos) suffix.push_back(*vocabulary->eos);
   if (source.kind == "llama" && source.add_space_prefix.value_or(true)) leading_cut.most = 1;
+  most_bytes = most_bytes_of(*vocabulary, normalizer.has_value());
   return Ok{};
 }
 
 /// From a tokenizer.json.
 Status Tokenizer::State::set_up_declared(DeclaredTokenizer declared) {
+  if (keeps_all(declared)) most_bytes = most_bytes_of(*vocabulary, std::ranges::any_of(declared.normalizer, composes));
   const bool any_normalized = std::ranges::any_of(declared.added, &AddedToken::normalized);
   apart = std::make_unique<ApartTokens>(*vocabulary, declared.added, false);
   if (any_normalized) normalized_apart = std::make_unique<ApartTokens>(*vocabulary, declared.added, true);
@@ -262,6 +300,13 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, Speci
     }
   }
   return ids;
+}
+
+std::int64_t Tokenizer::least_tokens(std::string_view text) const {
+  if (state_->most_bytes == 0) return 0;
+  const auto left_out = std::ranges::count_if(
+      text, [this](char byte) { return lacks(*state_->vocabulary, static_cast<unsigned char>(byte)); });
+  return (std::ssize(text) - left_out) / state_->most_bytes;
 }
 
 TextOpening::TextOpening(const Tokenizer& tokenizer, TextStart start)

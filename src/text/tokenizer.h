@@ -66,6 +66,9 @@ class Tokenizer {
   /// cannot say.
   Result<std::vector<std::int32_t>> encode(std::string_view text, SpecialTokens special = SpecialTokens::none()) const;
 
+  /// How many ids `encode` gives at least, found without it; 0 where that is not known.
+  std::int64_t least_tokens(std::string_view text) const;
+
   /// The bytes of `ids`, joined; `skip_special` leaves control tokens out. Ids outside the vocabulary are our fault:
   /// check a caller's with `contains`. The bytes need not be UTF-8, see `repair_utf8` and StreamDecoder.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special,

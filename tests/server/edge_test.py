@@ -1,6 +1,7 @@
 """The edge of the server: limits, keys, CORS, TLS, Unix sockets, drain, restart."""
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -10,7 +11,7 @@ import threading
 import time
 import unittest
 
-from serving import NAME, PROGRAM, Server, chat, completion, events, read_all
+from serving import MODEL, NAME, PROGRAM, Server, chat, completion, events, read_all
 
 GET = b"GET /version HTTP/1.1\r\nHost: x\r\n"
 
@@ -60,6 +61,9 @@ class Http(unittest.TestCase):
         for headers in (b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
                         b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
                         b"Content-Length: 3\r\nContent-Length: 4\r\n", b"Content-Length: -3\r\n",
+                        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n",
+                        b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+                        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
                         b"Content-Length: 3x\r\n", b"Content-Length: 99999999999999999999999\r\n"):
             self.one(post + headers + b"\r\nabc", 400)
         self.one(post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n", 400)
@@ -74,7 +78,9 @@ class Http(unittest.TestCase):
         self.one(post + b"Transfer-Encoding: chunked\r\n\r\n" + pieces, 200)
         self.one(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\n{}", 415)
         self.one(post + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 415)
-        self.one(post + b"Content-Encoding: identity\r\nContent-Length: %d\r\n\r\n" % len(body) + body, 200)
+        for codings, status in ((b"identity", 200), (b"Identity\r\nContent-Encoding: identity", 200),
+                                (b"identity\r\nContent-Encoding: gzip", 415), (b"identity, gzip", 415)):
+            self.one(post + b"Content-Encoding: %s\r\nContent-Length: %d\r\n\r\n" % (codings, len(body)) + body, status)
         got = self.server.raw(post + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         self.assertTrue(got.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), got)
         self.one(post + b"Expect: tea\r\nContent-Length: 2\r\n\r\n{}", 417)
@@ -128,13 +134,7 @@ class Http(unittest.TestCase):
                      "generation_tokens_total", "time_to_first_token_seconds_bucket", "inter_token_latency_seconds_sum",
                      "e2e_request_latency_seconds_count", "num_preemptions_total", "requests_refused_total"):
             self.assertIn("pagoda_" + name, text)
-        names = set()
-        for line in text.splitlines():
-            if line.startswith("# TYPE"):
-                _, _, name, kind = line.split()
-                self.assertNotIn(name, names)
-                self.assertEqual(kind == "counter", name.endswith("_total"), name)
-                names.add(name)
+        self.check_exposition(text)
         self.assertGreater(self.server.metric("generation_tokens_total"), 0)
         for path in ("/health", "/ready"):
             self.assertEqual(self.server.get(path)[0], 200)
@@ -146,6 +146,113 @@ class Http(unittest.TestCase):
         log = [json.loads(line) for line in self.server.log().splitlines() if line.startswith("{")]
         self.assertTrue(log)
         self.assertNotIn("capital of France", self.server.log())
+
+    def check_exposition(self, text):
+        """The rules of Prometheus' text format, and those of its linter that are of names."""
+        kinds, seen, family, buckets = {}, set(), None, {}
+        for line in text.splitlines():
+            if line.startswith("# "):
+                _, word, name, rest = line.split(" ", 3)
+                if word == "HELP":
+                    self.assertNotIn(name, kinds, "a family stands in two places")
+                    self.assertTrue(rest)
+                    family = name
+                    continue
+                self.assertEqual((word, name), ("TYPE", family))
+                self.assertIn(rest, ("counter", "gauge", "histogram"))
+                self.assertEqual(rest == "counter", name.endswith("_total"), name)
+                self.assertRegex(name, "^pagoda_[a-z0-9_]+$")
+                kinds[name] = rest
+                continue
+            match = re.fullmatch(r'([a-z0-9_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\} (\S+)', line)
+            self.assertTrue(match, line)
+            name, labels, value = match.groups()
+            self.assertNotIn((name, labels), seen)
+            seen.add((name, labels))
+            value = float(value)
+            if kinds[family] != "histogram":
+                self.assertEqual(name, family)
+                self.assertTrue(value >= 0, line)
+                continue
+            self.assertIn(name, (family + "_bucket", family + "_sum", family + "_count"))
+            if name.endswith("_bucket"):
+                buckets.setdefault(family, []).append((float(re.search('le="([^"]+)"', labels)[1]), value))
+            elif name.endswith("_count"):
+                self.assertEqual(buckets[family][-1], (float("inf"), value), family)
+        for family, found in buckets.items():
+            self.assertEqual(found, sorted(set(found)), family)  # bounds and counts ascend
+            self.assertEqual([count for _, count in found], sorted(count for _, count in found), family)
+        self.assertEqual(sum(kind == "histogram" for kind in kinds.values()), len(buckets))
+        self.assertGreater(len(buckets), 5)
+
+    def test_who_leaves_before_an_answer_is_no_response(self):
+        before = self.server.metric("http_requests_unanswered_total")
+        body = json.dumps(completion(max_tokens=900, ignore_eos=True)).encode()
+        with self.server.connect() as client:
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                           b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            self.server.wait_for(lambda: self.server.metric("num_requests_running") > 0)
+        self.assertTrue(self.server.wait_for(
+            lambda: self.server.metric("http_requests_unanswered_total") == before + 1))
+        self.assertNotIn('status="0"', self.server.get("/metrics")[2].decode())
+
+    def test_small_requests_do_not_wait_for_large_ones(self):
+        """A body of many megabytes takes seconds to read and tokenize."""
+        with Server("--ctx", "512") as server:
+            large = json.dumps({"prompt": "all the words of a book " * 900_000}).encode()
+            clients = [server.connect() for _ in range(3)]
+            for client in clients:
+                client.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                               b"Content-Length: %d\r\n\r\n" % len(large) + large)
+            begin = time.monotonic()
+            for _ in range(5):
+                self.assertEqual(server.post("/tokenize", {"prompt": "hello"})[0], 200)
+            small = time.monotonic() - begin
+            for client in clients:
+                client.settimeout(0.01)
+                with self.assertRaises(TimeoutError):  # which are still being read
+                    client.recv(1)
+                client.close()
+            self.assertLess(small, 5)
+            server.kill()
+
+    def test_nobody_reads_stderr(self):
+        """The log never holds the server up; what is lost is counted, and told where it is missing."""
+        count = 12_000
+        process = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--threads", "1", "--ctx", "256"],
+                                   stderr=subprocess.PIPE)
+        try:
+            lines = []
+            while " serves " not in (lines[-1] if lines else ""):
+                lines.append(process.stderr.readline().decode())
+            port = int(re.search(r":(\d+) serves", lines[-1])[1])
+            ask = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", port), 20) as client:
+                for _ in range(count // 100):
+                    client.sendall(ask * 100)
+                    got = b""
+                    while got.count(b"HTTP/1.1 200 OK") < 100 or not got.endswith(b"}"):
+                        got += client.recv(1 << 16)
+                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                lost = int(re.search(rb"pagoda_log_lines_lost_total\S+ (\d+)", read_all(client))[1])
+            self.assertGreater(lost, 0)
+            os.set_blocking(process.stderr.fileno(), False)
+            log, end = b"", time.monotonic() + 20
+            while b"are missing here" not in log and time.monotonic() < end:
+                log += process.stderr.read() or b""
+                time.sleep(0.01)
+            os.set_blocking(process.stderr.fileno(), True)
+            process.send_signal(signal.SIGTERM)
+            log += process.stderr.read()
+            self.assertEqual(process.wait(10), 0)
+            told = [line for line in log.decode().splitlines() if not line.startswith("{")]
+            self.assertRegex(told[0], f"^pagoda: warning: ({lost}|{lost + 1}) lines are missing here")
+            requests = [json.loads(line) for line in log.decode().splitlines() if line.startswith("{")]
+            self.assertEqual(len(requests) + int(re.search(r"\d+", told[0])[0]), count + 1)
+        finally:
+            process.kill()
+            process.wait()
+            process.stderr.close()
 
     def test_a_stream_that_waits_is_kept_alive(self):
         with Server("--ctx", "1024", "--max-running", "1", "--keep-alive-interval", "0.1") as busy:
@@ -261,6 +368,17 @@ class Transports(unittest.TestCase):
                     client.sendall(GET + b"Connection: close\r\n\r\n")
                     self.assertEqual(statuses(read_all(client)), [200])
 
+    def test_a_key_with_a_pass_phrase_is_not_asked_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                            "-passout", "pass:secret", "-keyout", key, "-out", cert, "-subj", "/CN=localhost"],
+                           check=True, capture_output=True)
+            done = subprocess.run([PROGRAM, "serve", "x.gguf", "--port", "0", "--tls-cert", cert, "--tls-key", key],
+                                  capture_output=True, text=True, timeout=20, start_new_session=True)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(f"{key} is encrypted with a pass phrase", done.stderr)
+
     def test_a_path_that_is_no_socket_of_ours_stays(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "precious")
@@ -319,6 +437,33 @@ class Transports(unittest.TestCase):
                                        "--config", file.name], capture_output=True, text=True, timeout=30)
                 self.assertEqual(done.returncode, 2, (bad, done.stderr))
                 self.assertTrue(done.stderr.startswith("pagoda: error: "), done.stderr)
+            # What excludes each other does so too where one stands in the file and the other on the line.
+            for text, flags, told in (
+                    ("port = 8000\n", ["--unix-socket", "x"], "--port excludes --unix-socket.*--port stands in the"),
+                    ('unix-socket = "x"\n', ["--host", "::1"], "--unix-socket.*--unix-socket stands in the"),
+                    ("kv-tokens = 100\n", ["--kv-bytes=9"], "--kv-tokens.*--kv-tokens stands in the"),
+                    ("tune = true\n", ["--deterministic"], "--tune"),
+                    ('unix-socket = ""\n', [], "--unix-socket must not be empty"),
+                    ('cors-origin = ["https://a.example", "https://b.example/"]\n', [], "https://b.example/")):
+                file.seek(0)
+                file.truncate()
+                file.write(text)
+                file.flush()
+                done = subprocess.run([PROGRAM, "serve", "x.gguf", "--config", file.name, *flags],
+                                      capture_output=True, text=True, timeout=30)
+                self.assertEqual(done.returncode, 2, (text, done.stderr))
+                self.assertRegex(done.stderr, told)
+        for origin in ("https://a.example", "http://localhost:3000", "http://[::1]:81", "tauri://localhost", "*"):
+            done = subprocess.run([PROGRAM, "serve", "/nowhere.gguf", "--port", "0", "--cors-origin", origin],
+                                  capture_output=True, text=True, timeout=30)
+            self.assertEqual(done.returncode, 3, (origin, done.stderr))
+        for origin in ("https://a.example/", "a.example", "https://A.example", "https://a.example:443", "null",
+                       "https://", "https://a.example:0", "https://a.example:99999", "https://a.example/path",
+                       "https://a b", "http://[::1", "https://*.example"):
+            done = subprocess.run([PROGRAM, "serve", "/nowhere.gguf", "--port", "0", "--cors-origin", origin],
+                                  capture_output=True, text=True, timeout=30)
+            self.assertEqual(done.returncode, 2, (origin, done.stderr))
+            self.assertIn(f'"{origin}"', done.stderr)
         done = subprocess.run([PROGRAM, "serve", "x.gguf",
                                "--config", "/nowhere.toml"], capture_output=True, text=True, timeout=30)
         self.assertEqual(done.returncode, 2)
@@ -363,6 +508,41 @@ class Ends(unittest.TestCase):
                 self.assertIn(b"shutting_down", data)
                 self.assertTrue(data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), data[-100:])
             self.assertEqual(server.process.wait(10), 0)
+
+    def test_sigterm_does_not_wait_for_half_a_request(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                            "-nodes", "-keyout", key, "-out", cert, "-subj", "/CN=localhost"],
+                           check=True, capture_output=True)
+            for flags in ([], ["--tls-cert", cert, "--tls-key", key]):
+                with Server("--ctx", "256", *flags) as server:
+                    head, body = server.connect(), server.connect()
+                    head.sendall(b"\x16\x03\x01\x02" if flags else b"POST /v1/compl")
+                    if not flags:
+                        body.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                                     b"Content-Length: 30\r\n\r\n{")
+                    time.sleep(0.2)
+                    server.process.send_signal(signal.SIGTERM)
+                    begin = time.monotonic()
+                    for client in (head, body):
+                        answer = read_all(client)
+                        self.assertEqual(statuses(answer), [] if flags else [503])
+                        client.close()
+                    self.assertEqual(server.process.wait(10), 0)
+                    self.assertLess(time.monotonic() - begin, 4)
+
+    def test_sigterm_before_the_server_listens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            keys = os.path.join(folder, "keys")
+            os.mkfifo(keys)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                process = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--api-key-file", keys],
+                                           stderr=subprocess.PIPE)
+                with open(keys, "w"):  # it is reading them
+                    process.send_signal(number)
+                    self.assertEqual(process.wait(10), 0)
+                process.stderr.close()
 
     def test_a_second_signal_ends_at_once(self):
         with Server("--ctx", "4096", "--kv-tokens", "16384") as server:

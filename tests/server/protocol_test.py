@@ -312,6 +312,26 @@ class Completions(unittest.TestCase):
         self.assertGreaterEqual(again["prompt_tokens_details"]["cached_tokens"], 64)
         self.assertEqual(other["prompt_tokens_details"]["cached_tokens"], 0)
 
+    def test_cache_prompt(self):
+        """false, as llama-benchy asks with --no-cache: nothing is taken from the cache, and nothing left in it."""
+        body = completion("keep me out of it " * 30, max_tokens=1)
+
+        def cached(**more):
+            usage = ok(self, server.post("/v1/completions", {**body, **more}))["usage"]
+            return usage["prompt_tokens_details"]["cached_tokens"]
+
+        self.assertEqual(cached(cache_prompt=False), 0)
+        self.assertEqual(cached(cache_prompt=False, n=3), 0)
+        self.assertEqual(cached(cache_prompt=True), 0)
+        self.assertEqual(cached(cache_prompt=False), 0)
+        self.assertGreaterEqual(cached(), 64)
+        refused(self, server.post("/v1/completions", {**body, "cache_prompt": "no"}), 400, "cache_prompt")
+
+    def test_more_choices_than_may_ever_wait(self):
+        message = refused(self, server.post("/v1/completions", completion(["hi"] * 128, n=128)), 400, "n")
+        for number in ("128", "16384", "1040"):
+            self.assertIn(number, message)
+
 
 class Chat(unittest.TestCase):
     def content(self, messages, **more):
@@ -455,6 +475,12 @@ class Fields(unittest.TestCase):
                 self.assertIn(str(count), message)
                 self.assertIn("2048", message)
                 self.assertEqual(answer["error"]["code"], "context_length_exceeded")
+        # What is far too long is told so without being read.
+        text = "far too long " * 60_000
+        for path, param, body in (("/v1/completions", "prompt", completion(text)),
+                                  ("/v1/chat/completions", "messages", chat(text))):
+            message = refused(self, server.post(path, body), 400, param, "context_length_exceeded")
+            self.assertRegex(message, "780[0-9]{3} bytes and so 48[0-9]{2} tokens at least, and the context is 2048")
         ok(self, server.post("/v1/completions", completion(max_tokens=1)))
         self.assertEqual(server.metric("num_requests_waiting") + server.metric("num_requests_running"), 0)
 

@@ -152,14 +152,18 @@ void Connection::count_body(std::size_t bytes) {
   body_bytes_ = bytes;
 }
 
+void Connection::notify() {
+  if (shared_.draining && !open_) return transport_->close();  // a handshake has no request yet
+  event_.notify();
+}
+
 Task<void> Connection::run() {
   const auto self = shared_from_this();
-  bool opened = false;
   {
     const Deadline deadline(*transport_, executor_, shared_.limits.header_time);
-    opened = co_await transport_->handshake();
+    open_ = co_await transport_->handshake();
   }
-  if (opened) {
+  if (open_) {
     boost::asio::co_spawn(
         executor_, [self] { return self->read_input(); }, boost::asio::detached);
     while (co_await serve_one()) {
@@ -223,9 +227,11 @@ Task<bool> Connection::read_request(RequestParser& parser) {
     if (taken > 0 && parser.head_done()) deadline = next_deadline(parser, true);
     if (taken > 0) continue;
     if (input_ended_ || (shared_.draining && !begun)) co_return false;
+    deadline = std::min(deadline, shared_.reads_until);
     const bool notified = co_await event_.wait_until(deadline);
     if (notified || Clock::now() < deadline) continue;
     if (!begun) co_return false;
+    if (shared_.draining) co_return co_await refuse(503, "shutting_down", "the server is shutting down", parser);
     co_return co_await refuse(408, "request_timeout", "the request did not come in time", parser);
   }
 }
@@ -354,12 +360,12 @@ Task<bool> Connection::send(Piece piece, Exchange& exchange, bool streams) {
 /// Lets the client read what was sent: a socket that is closed with input unread makes the client's system throw the
 /// response away.
 Task<void> Connection::linger() {
-  constexpr auto kPatience = std::chrono::seconds(2);
+  const auto patience = std::chrono::milliseconds(shared_.draining ? 500 : 2000);
   discard_ = true;
   input_.clear();
   space_.notify();
   co_await transport_->finish();
-  const Clock::time_point end = Clock::now() + kPatience;
+  const Clock::time_point end = Clock::now() + patience;
   while (!input_ended_ && Clock::now() < end) co_await event_.wait_until(end);
 }
 

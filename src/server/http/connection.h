@@ -18,8 +18,9 @@ struct Shared {
   Routes* routes = nullptr;
   std::shared_ptr<WakeList> wakes{};
   bool draining = false;
-  Clock::time_point cut_off = Clock::time_point::max();  ///< answers end here
-  std::size_t bodies_bytes = 0;                          ///< of requests that are being read or answered
+  Clock::time_point cut_off = Clock::time_point::max();      ///< answers end here
+  Clock::time_point reads_until = Clock::time_point::max();  ///< what is no whole request then is not waited for
+  std::size_t bodies_bytes = 0;                              ///< of requests that are being read or answered
   std::uint64_t num_requests = 0;
 };
 
@@ -33,7 +34,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Task<void> run();
 
   /// Something that all connections look at has changed.
-  void notify() { event_.notify(); }
+  void notify();
   void close() { transport_->close(); }
 
  private:
@@ -58,8 +59,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::any_io_executor executor_;
   const std::string peer_;
   Shared& shared_;
-  Signal event_;  ///< input came or ended, the answer has news, or the server drains
-  Signal space_;  ///< the input was taken
+  Signal event_;       ///< input came or ended, the answer has news, or the server drains
+  Signal space_;       ///< the input was taken
+  bool open_ = false;  ///< the handshake is over
   std::shared_ptr<WakeNode> wake_;
   std::string input_;
   bool input_ended_ = false;

@@ -137,13 +137,18 @@ void RequestParser::take_head() {
     request.headers.emplace_back(small_letters(text_of(field.name_string())), text_of(field.value()));
   }
   parser_->head_taken = true;
-  const auto hosts = std::ranges::count(request.headers, "host", &std::pair<std::string, std::string>::first);
+  const auto num_of = [&request](std::string_view name) {
+    return std::ranges::count(request.headers, name, &std::pair<std::string, std::string>::first);
+  };
+  const auto other_coding = [](const auto& header) {
+    return header.first == "transfer-encoding" && small_letters(header.second) != "chunked";
+  };
+  const auto hosts = num_of("host");
   if (hosts > 1 || (hosts == 0 && http_1_1())) {
     fault_ = Fault{400, "bad_host", "the request needs one Host header"};
   } else if (!request.path.starts_with('/') && request.path != "*") {
     fault_ = Fault{400, "bad_target", "the request's target must be a path"};
-  } else if (const std::string* const coding = request.header("transfer-encoding");
-             coding != nullptr && small_letters(*coding) != "chunked") {
+  } else if (std::ranges::any_of(request.headers, other_coding) || num_of("transfer-encoding") > 1) {
     fault_ = Fault{400, "bad_framing", "the only Transfer-Encoding taken is chunked, alone"};
   } else if (const auto length = parser_->beast.content_length(); length && *length > limits_.body_bytes) {
     fault_ = Fault{413, "body_too_large", "the body is larger than this server takes"};

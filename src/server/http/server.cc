@@ -15,6 +15,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <unordered_set>
@@ -143,8 +144,11 @@ std::int64_t Server::num_connections() const { return state_->num_connections; }
 
 Result<std::unique_ptr<Server>> Server::bind(const Endpoint& endpoint, const Limits& limits) {
   auto state = std::make_unique<State>(limits);
+  // One that comes before `run` does is kept for it.
+  for (const int number : {SIGTERM, SIGINT}) state->loop->signals.add(number);
   if (!endpoint.tls_cert.empty()) {
     Error error;
+    bool is_encrypted = false;
     state->tls.emplace(asio::ssl::context::tls_server);
     state->tls->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1 |
                             asio::ssl::context::no_compression);
@@ -153,7 +157,19 @@ Result<std::unique_ptr<Server>> Server::bind(const Endpoint& endpoint, const Lim
       return fail(ErrorCode::kFileUnreadable, "{} is no certificate chain in PEM: {}", endpoint.tls_cert,
                   error.message());
     }
+    state->tls->set_password_callback(
+        [&is_encrypted](std::size_t, asio::ssl::context::password_purpose) {
+          is_encrypted = true;
+          return std::string();
+        },
+        error);
     state->tls->use_private_key_file(endpoint.tls_key, asio::ssl::context::pem, error);
+    if (is_encrypted) {
+      return fail(ErrorCode::kFileUnreadable,
+                  "{} is encrypted with a pass phrase, which is not asked for: give the key without one, as `openssl "
+                  "pkey -in KEY -out PLAIN_KEY` writes it",
+                  endpoint.tls_key);
+    }
     if (error) {
       return fail(ErrorCode::kFileUnreadable, "{} is not the certificate's key in PEM: {}", endpoint.tls_key,
                   error.message());
@@ -191,8 +207,6 @@ void Server::run(Routes& routes, std::chrono::milliseconds patience, Hooks hooks
     });
   });
   *wakes = state.shared.wakes;
-  state.loop->signals.add(SIGTERM);
-  state.loop->signals.add(SIGINT);
   state.on_signal();
   state.every_second();
   asio::co_spawn(
@@ -245,8 +259,10 @@ void Server::State::leave_address() {
 
 void Server::State::begin_drain(std::chrono::milliseconds with_patience) {
   constexpr auto kAfterwards = std::chrono::seconds(1);  // for the last words of answers that are cut short
+  constexpr auto kOnItsWay = std::chrono::seconds(1);    // for the rest of a request whose beginning has come
   const bool first = !shared.draining;
   shared.draining = true;
+  if (first) shared.reads_until = Clock::now() + kOnItsWay;
   shared.cut_off = std::min(shared.cut_off, Clock::now() + with_patience);
   leave_address();
   if (first) hooks.on_drain();
@@ -307,7 +323,10 @@ Task<void> Server::State::serve(Socket socket, std::string peer) {
     const auto connection =
         std::make_shared<Connection>(std::move(transport), loop->io.get_executor(), std::move(peer), shared);
     connections.insert(connection.get());
-    co_await connection->run();
+    try {
+      co_await connection->run();
+    } catch (const std::exception&) {  // memory ran out: this connection's end, and nobody else's
+    }
     connections.erase(connection.get());
   }
   --num_connections;

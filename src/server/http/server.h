@@ -23,7 +23,8 @@ struct Endpoint {
 
 class Server {
  public:
-  /// Takes the address; nothing is accepted yet. Errors: kIoFailed, kFileUnreadable for certificate and key.
+  /// Takes the address and the signals; nothing is accepted yet. Errors: kIoFailed, kFileUnreadable for certificate and
+  /// key.
   static Result<std::unique_ptr<Server>> bind(const Endpoint& endpoint, const Limits& limits);
   ~Server();
 

@@ -160,6 +160,10 @@ void add_sampling(std::vector<Field>& out, const ServedModel& served) {
   out.push_back(optional("cache_salt",
                          text([](const std::string& salt, ApiRequest& request) { request.common.cache_salt = salt; }),
                          "Cached prefixes are shared only between requests of the same salt."));
+  out.push_back(optional("cache_prompt",
+                         boolean([](bool yes, ApiRequest& request) { request.common.cache_prompt = yes; }),
+                         "false: the request takes nothing from the prefix cache and leaves nothing in it; each of n "
+                         "choices computes the prompt."));
 }
 
 }  // namespace pagoda::server

@@ -35,7 +35,6 @@ TEST(StatsTest, HistogramsHoldOneValueForEachThingThatHappened) {
   EXPECT_EQ(stats.step_tokens.sum, static_cast<double>(stats.prompt_tokens - stats.cached_tokens + 63 - 7));
   EXPECT_EQ(stats.step_rows.counts[2] + stats.step_rows.counts[1] + stats.step_rows.counts[0], stats.steps);
   EXPECT_LE(stats.first_token_s.sum, stats.request_s.sum);
-  EXPECT_LE(stats.step_s.sum * 1000, stats.busy_ms + 1);
   EXPECT_EQ(stats.stalled_ms, 0);
   for (const Histogram* each : {&stats.queue_s, &stats.step_rows}) {
     ASSERT_EQ(each->counts.size(), each->bounds.size() + 1);

@@ -9,7 +9,7 @@ using testing::HasSubstr;
 
 TEST(Metrics, LabelsAreEscaped) {
   Metrics metrics;
-  const std::string text = metrics.write("a\"b\\c\nd", Stats{}, 0);
+  const std::string text = metrics.write("a\"b\\c\nd", Stats{}, {});
   EXPECT_THAT(text, HasSubstr("pagoda_num_requests_running{model_name=\"a\\\"b\\\\c\\nd\"} 0\n"));
 }
 
@@ -17,7 +17,7 @@ TEST(Metrics, HistogramsCountUpToEachBound) {
   static constexpr double kBounds[] = {0.5, 2};
   Stats stats;
   stats.step_s = {.bounds = kBounds, .counts = {3, 0, 4}, .sum = 20.5};
-  const std::string text = Metrics().write("m", stats, 0);
+  const std::string text = Metrics().write("m", stats, {});
   EXPECT_THAT(text, HasSubstr("pagoda_step_duration_seconds_bucket{model_name=\"m\",le=\"0.5\"} 3\n"
                               "pagoda_step_duration_seconds_bucket{model_name=\"m\",le=\"2\"} 3\n"
                               "pagoda_step_duration_seconds_bucket{model_name=\"m\",le=\"+Inf\"} 7\n"
@@ -29,7 +29,7 @@ TEST(Metrics, PromptsFallBelowTheirBound) {
   Metrics metrics;
   metrics.prompt(16);
   metrics.prompt(17);
-  const std::string text = metrics.write("m", Stats{}, 0);
+  const std::string text = metrics.write("m", Stats{}, {});
   EXPECT_THAT(text, HasSubstr("pagoda_request_prompt_tokens_bucket{model_name=\"m\",le=\"16\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("pagoda_request_prompt_tokens_bucket{model_name=\"m\",le=\"64\"} 2\n"));
 }

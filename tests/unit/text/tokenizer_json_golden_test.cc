@@ -110,7 +110,15 @@ TEST_P(TokenizerJson, EqualsTheLibrary) {
   ASSERT_TRUE(source.ok()) << source.error().message;
   const auto tokenizer = Tokenizer::create(std::move(source).value());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  for (const Case& golden : GetParam().cases) expect_case(**tokenizer, golden);
+  for (const Case& golden : GetParam().cases) {
+    expect_case(**tokenizer, golden);
+    std::string longer;
+    for (int i = 0; i < 30; ++i) longer += golden.text;
+    for (const auto& special : {SpecialTokens::none(), SpecialTokens::all()}) {
+      const auto ids = (*tokenizer)->encode(longer, special);
+      if (ids.ok()) EXPECT_LE((*tokenizer)->least_tokens(longer), std::ssize(*ids)) << golden.text;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, TokenizerJson, testing::ValuesIn(read_goldens()), [](const auto& param) {

@@ -185,6 +185,33 @@ TEST(Tokenizer, RandomTextComesBackUnchanged) {
   }
 }
 
+TEST(Tokenizer, ALongTextIsKnownToHaveManyTokens) {
+  auto without_a_byte = byte_level_source(english_merges());
+  without_a_byte.tokens['d'] = "dd";  // "d" is left out then
+  const auto byte_level = create(byte_level_source(english_merges()));
+  const auto composing = create(byte_level_source(english_merges(), "qwen2"));
+  const auto lacking = create(std::move(without_a_byte));
+  const auto sentence_piece = create(sentence_piece_source({"▁", "a", "▁a", "e", "▁▁▁▁", "th", "t", "h"}));
+  std::mt19937 random(19);
+  std::vector<std::string> texts = {std::string(9001, ' '), std::string(9001, 'a'), std::string(9001, 'd')};
+  std::string marks;
+  std::string jamo;
+  for (int i = 0; i < 1000; ++i) marks += "▁";
+  for (int i = 0; i < 1000; ++i) jamo += "\u1112\u1161\u11AB";  // three that become one
+  texts.insert(texts.end(), {marks, jamo});
+  for (int i = 0; i < 300; ++i) texts.push_back(random_text(random, 2000));
+  for (const std::string& text : texts) {
+    for (const auto* tokenizer : {byte_level.get(), composing.get(), lacking.get(), sentence_piece.get()}) {
+      ASSERT_LE(tokenizer->least_tokens(text), std::ssize(tokenizer->encode(text).value())) << text.substr(0, 100);
+    }
+  }
+  EXPECT_EQ(byte_level->least_tokens(texts[1]), 9001 / 13);  // "<|endoftext|>" is the longest
+  EXPECT_EQ(composing->least_tokens(texts[1]), 9001 / 13 / 4);
+  EXPECT_EQ(lacking->least_tokens(texts[1]), 9001 / 13);
+  EXPECT_EQ(lacking->least_tokens(texts[2]), 0);
+  EXPECT_EQ(sentence_piece->least_tokens(texts[1]), 9001 / 12);  // "▁▁▁▁"
+}
+
 TEST(Tokenizer, InvalidUtf8ComesBackUnchanged) {
   const auto tokenizer = create(byte_level_source(english_merges()));
   for (const std::string text : {"\xFF", "a\xC3", "\xE2\x82the", "\xED\xA0\x80", "the\x80\x80 the", "\xF0\x9F\x98"}) {
