@@ -41,7 +41,7 @@ __m512i add_bits(__m512i code, __m512i bits, __m512i mask) {
 }
 
 template <Encoding kEncoding>
-constexpr TableBytes kTable = table_bytes(kEncoding, 0);
+constexpr TableBytes kTable = table_bytes(kEncoding);
 
 /// The eight vectors of codes of one group.
 template <Encoding kEncoding>

@@ -112,16 +112,16 @@ constexpr int scales_a_group(Encoding e) {
 }
 constexpr bool has_minimum(Encoding e) { return e.offset_log2 < 0; }
 
-/// The entries of an encoding's table with its offset added, at most 8 bits, unsigned; `lowered` is taken off again.
+/// The entries of an encoding's table with its offset added, at most 8 bits, unsigned.
 struct TableBytes {
   alignas(16) std::uint8_t bytes[16];
 };
-constexpr TableBytes table_bytes(Encoding e, int lowered) {
+constexpr TableBytes table_bytes(Encoding e) {
   constexpr int iq4[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
   constexpr int e2m1[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   TableBytes table{};
   for (int code = 0; code < 16 && e.table != Table::kNone; ++code) {
-    const int value = (e.table == Table::kIq4 ? iq4 : e2m1)[code] + (1 << e.offset_log2) - lowered;
+    const int value = (e.table == Table::kIq4 ? iq4 : e2m1)[code] + (1 << e.offset_log2);
     table.bytes[code] = static_cast<std::uint8_t>(value);
   }
   return table;
