@@ -7,6 +7,9 @@
 namespace pagoda {
 namespace {
 
+/// What a slow reader has not taken stays in the job's compact form.
+constexpr std::int64_t kMostIdsOfEvent = 256;
+
 double ms_between(engine::Clock::time_point begin, engine::Clock::time_point end) {
   const engine::Clock::time_point never{};
   if (begin == never || end == never) return 0;
@@ -88,12 +91,13 @@ std::optional<Event> Generation::State::poll(std::size_t index) {
 void Generation::State::make_events(std::size_t index) {
   Choice& choice = choices[index];
   const bool ended = choice.job->ended();  // before the counts: whoever sees the end, sees all ids
-  const std::int64_t count = choice.job->num_ids();
+  const std::int64_t all = choice.job->num_ids();
+  const std::int64_t count = std::min(all, choice.taken + kMostIdsOfEvent);
   Event event;
   event.choice = static_cast<std::int32_t>(index);
   take_prompt(choice, event);
   take_ids(choice, count, event);
-  if (ended) end(choice, event);
+  if (ended && (count == all || choice.stops.stopped())) end(choice, event);
   std::vector<text::ReasoningSplitter::Piece> pieces = choice.splitter.push(std::exchange(event.text, {}));
   if (choice.ended) std::ranges::move(choice.splitter.finish(), std::back_inserter(pieces));
   for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {

@@ -1,11 +1,29 @@
 #include "server/generate.h"
 
+#include <new>
+
 #include "server/json/json.h"
 
 namespace pagoda::server {
 namespace {
 
 constexpr std::size_t kMostPiece = 128 << 10;
+/// Log-probabilities that are written out within some milliseconds: more of them would hold up all connections.
+constexpr std::int64_t kFewScores = 10'000;
+
+std::int64_t num_scores(const std::vector<TokenChoice>& choices) {
+  return choices.empty() ? 0 : std::ssize(choices) * (1 + std::ssize(choices.front().best));
+}
+
+http::Response whole(AnswerWriter& writer, const Usage& usage) {
+  try {
+    http::Response response;
+    response.body = writer.finish(usage);
+    return response;
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+}
 
 }  // namespace
 
@@ -14,12 +32,19 @@ struct GenerateAnswer::Shared {
   std::atomic<bool> abandoned{false};
   std::mutex mutex;
   std::function<void()> wake;
-  std::optional<Outcome> outcome;
+  Work work;                       ///< until it begins
+  std::optional<Outcome> outcome;  ///< of the work, or, once that has started, a whole answer
 };
 
-GenerateAnswer::GenerateAnswer(AnswerContext context, Work work, const std::function<void(std::function<void()>)>& run)
-    : context_(std::move(context)), shared_(std::make_shared<Shared>()) {
-  run([shared = shared_, work = std::move(work)] {
+GenerateAnswer::GenerateAnswer(AnswerContext context, Work work, Workers& workers, Workers::Size size)
+    : context_(std::move(context)), workers_(workers), shared_(std::make_shared<Shared>()) {
+  shared_->work = std::move(work);
+  workers.run(size, [shared = shared_] {
+    Work work;
+    {
+      const std::scoped_lock lock(shared->mutex);
+      work.swap(shared->work);
+    }
     if (shared->abandoned) return;
     Outcome outcome = work(shared->abandoned);
     const std::scoped_lock lock(shared->mutex);
@@ -33,6 +58,7 @@ GenerateAnswer::~GenerateAnswer() {
   shared_->abandoned = true;
   const std::scoped_lock lock(shared_->mutex);
   shared_->wake = {};
+  shared_->work = {};
   shared_->outcome.reset();
   if (started_ && num_done_ < choices_.size() && !failure_) context_.metrics->aborted();
 }
@@ -79,10 +105,30 @@ http::Piece GenerateAnswer::next() {
     }
   }
   if (num_done_ < choices_.size()) return data.empty() ? http::Piece{} : send(std::move(data));
+  if (!streams_ && num_scores_ > kFewScores) return finish();
   data += writer_->finish(usage_);
   http::Piece piece = send(std::move(data));
   piece.last = true;
   return piece;
+}
+
+/// Has the workers write the whole answer, and sends it when it is there.
+http::Piece GenerateAnswer::finish() {
+  if (!std::exchange(finishes_, true)) {
+    workers_.run(Workers::Size::kLarge,
+                 [shared = shared_, writer = std::shared_ptr<AnswerWriter>(std::move(writer_)), usage = usage_] {
+                   if (shared->abandoned) return;
+                   http::Response response = whole(*writer, usage);
+                   const std::scoped_lock lock(shared->mutex);
+                   if (shared->abandoned) return;
+                   shared->outcome = std::move(response);
+                   shared->wake();
+                 });
+  }
+  const std::scoped_lock lock(shared_->mutex);
+  if (!shared_->outcome) return {};
+  head_sent_ = true;
+  return {.head = std::move(std::get<http::Response>(*shared_->outcome)), .data = {}, .last = true};
 }
 
 /// False: the request has failed.
@@ -107,6 +153,7 @@ void GenerateAnswer::measure(std::size_t prompt, const Event& event) {
       first_token_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - arrival_).count();
     choice.tokens += count;
   }
+  num_scores_ += num_scores(event.logprobs) + num_scores(event.prompt_logprobs);
   if (event.finish == FinishReason::kNone) return;
   ++num_done_;
   usage_.prompt_tokens += event.usage.prompt_tokens;

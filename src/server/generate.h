@@ -15,6 +15,7 @@
 #include "server/protocol/error.h"
 #include "server/protocol/request.h"
 #include "server/protocol/writer.h"
+#include "server/workers.h"
 
 namespace pagoda::server {
 
@@ -36,9 +37,10 @@ struct AnswerContext {
 
 class GenerateAnswer final : public http::Answer {
  public:
-  /// Hands `work` to where it may take its time; `work` learns from its argument that nobody waits any more.
+  /// Hands `work` to the workers, which outlive this; `work` learns from its argument that nobody waits any more, and
+  /// is dropped with all that it holds if it has not begun then.
   using Work = std::function<Outcome(const std::atomic<bool>& abandoned)>;
-  GenerateAnswer(AnswerContext context, Work work, const std::function<void(std::function<void()>)>& run);
+  GenerateAnswer(AnswerContext context, Work work, Workers& workers, Workers::Size size);
   ~GenerateAnswer() override;
 
   void start(std::function<void()> wake) override;
@@ -56,12 +58,14 @@ class GenerateAnswer final : public http::Answer {
   };
 
   bool begin();
+  http::Piece finish();
   bool take(std::size_t prompt, const Event& event, std::string& data);
   void measure(std::size_t prompt, const Event& event);
   http::Piece send(std::string data);
   http::Piece end_with(const ApiError& error);
 
   AnswerContext context_;
+  Workers& workers_;
   std::shared_ptr<Shared> shared_;
   const Clock::time_point arrival_ = Clock::now();
 
@@ -70,6 +74,8 @@ class GenerateAnswer final : public http::Answer {
   std::unique_ptr<AnswerWriter> writer_;
   std::vector<Choice> choices_;
   std::size_t num_done_ = 0;
+  std::int64_t num_scores_ = 0;  ///< log-probabilities, told and to be told
+  bool finishes_ = false;        ///< the workers have the rest
   Usage usage_;
   std::optional<ApiError> failure_;
   bool streams_ = false;

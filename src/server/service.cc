@@ -287,16 +287,10 @@ std::unique_ptr<http::Answer> Service::work(const RequestReader& reader, http::R
       if (asked.route == Route::kDetokenize) return detokenize(asked);
       return generate(std::move(asked), abandoned);
     } catch (const std::bad_alloc&) {
-      return to_response({.status = 503,
-                          .message = "the server has no memory for this request now",
-                          .type = "server_error",
-                          .code = "overloaded",
-                          .retry_after_s = 1});
+      return no_memory();
     }
   };
-  return std::make_unique<GenerateAnswer>(std::move(context), std::move(job), [this, size](std::function<void()> task) {
-    workers_.run(size, std::move(task));
-  });
+  return std::make_unique<GenerateAnswer>(std::move(context), std::move(job), workers_, size);
 }
 
 Outcome Service::generate(ApiRequest request, const std::atomic<bool>& abandoned) const {

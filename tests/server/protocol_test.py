@@ -244,6 +244,16 @@ class Completions(unittest.TestCase):
             for id, entry in zip(ids[1:], choice["prompt_logprobs"][1:]):
                 self.assertIn(str(id), entry)
 
+    def test_many_prompt_logprobs(self):
+        """More than the connections' thread writes by itself."""
+        ids = [100 + i * 7 % 20011 for i in range(541)]
+        answer = ok(self, server.post("/v1/completions", completion(ids, prompt_logprobs=20, max_tokens=1)))
+        found = answer["choices"][0]["prompt_logprobs"]
+        self.assertEqual(len(found), len(ids))
+        for id, entry in zip(ids[1:], found[1:]):
+            self.assertIn(str(id), entry)
+            self.assertIn(len(entry), (20, 21))
+
     def test_logprobs_zero_gives_the_chosen_token(self):
         table = ok(self, server.post("/v1/completions", completion(logprobs=0, max_tokens=2)))["choices"][0]["logprobs"]
         self.assertEqual([list(t) for t in table["top_logprobs"]], [[t] for t in table["tokens"]])
@@ -326,6 +336,12 @@ class Completions(unittest.TestCase):
         self.assertEqual(cached(cache_prompt=False), 0)
         self.assertGreaterEqual(cached(), 64)
         refused(self, server.post("/v1/completions", {**body, "cache_prompt": "no"}), 400, "cache_prompt")
+
+    def test_texts_that_each_choice_keeps_are_short(self):
+        """A stop string of 30 MB would be gigabytes of an automaton, for each of n choices."""
+        ok(self, server.post("/v1/completions", completion(stop="é" * 256, cache_salt="é" * 256, max_tokens=1)))
+        for field, value in (("stop", "é" * 257), ("stop", ["x", "y" * 1000]), ("cache_salt", "x" * 257)):
+            self.assertIn("256", refused(self, server.post("/v1/completions", completion(**{field: value})), 400, field))
 
     def test_more_choices_than_may_ever_wait(self):
         message = refused(self, server.post("/v1/completions", completion(["hi"] * 128, n=128)), 400, "n")

@@ -157,6 +157,12 @@ void Connection::notify() {
   event_.notify();
 }
 
+void Connection::close() {
+  discard_ = true;
+  space_.notify();
+  transport_->close();
+}
+
 Task<void> Connection::run() {
   const auto self = shared_from_this();
   {

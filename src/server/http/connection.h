@@ -35,7 +35,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   /// Something that all connections look at has changed.
   void notify();
-  void close() { transport_->close(); }
+  /// Ends it where `run` did not come to its end.
+  void close();
 
  private:
   struct Exchange;

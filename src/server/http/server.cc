@@ -326,6 +326,7 @@ Task<void> Server::State::serve(Socket socket, std::string peer) {
     try {
       co_await connection->run();
     } catch (const std::exception&) {  // memory ran out: this connection's end, and nobody else's
+      connection->close();
     }
     connections.erase(connection.get());
   }

@@ -1,5 +1,6 @@
 #include "server/protocol/error.h"
 
+#include "base/result.h"
 #include "server/json/json.h"
 
 namespace pagoda::server {
@@ -91,6 +92,10 @@ std::string to_json(const ApiError& error) {
   text_or_null("code", error.code);
   out.close_object().close_object();
   return out.take();
+}
+
+http::Response no_memory() {
+  return to_response(api_error(fail(ErrorCode::kOutOfMemory, "the server has no memory for this request now")));
 }
 
 http::Response to_response(const ApiError& error) {

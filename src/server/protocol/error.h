@@ -26,4 +26,7 @@ std::string to_json(const ApiError& error);
 
 http::Response to_response(const ApiError& error);
 
+/// 503: this request takes more memory than there is now.
+http::Response no_memory();
+
 }  // namespace pagoda::server

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/protocol/token_text.h"
+
 namespace pagoda::server {
 namespace {
 
@@ -56,6 +58,16 @@ Kind boolean(std::function<void(bool, ApiRequest&)> set) {
 Kind text(std::function<void(const std::string&, ApiRequest&)> set) {
   return {R"({"type":"string"})", [set = std::move(set)](const Json& json, ApiRequest& out) -> Status {
             if (!json.is_string()) return wrong_kind("a string", json);
+            set(json.text, out);
+            return Ok{};
+          }};
+}
+
+Kind short_text(std::int64_t most, std::function<void(const std::string&, ApiRequest&)> set) {
+  return {format(R"({{"type":"string","maxLength":{}}})", most),
+          [most, set = std::move(set)](const Json& json, ApiRequest& out) -> Status {
+            if (!json.is_string()) return wrong_kind("a string", json);
+            if (num_characters(json.text) > most) return wrong("must have at most {} characters", most);
             set(json.text, out);
             return Ok{};
           }};

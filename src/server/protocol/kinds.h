@@ -40,6 +40,8 @@ Kind number(Range range, std::function<void(double, ApiRequest&)> set);
 Kind integer(std::int64_t least, std::int64_t most, std::function<void(std::int64_t, ApiRequest&)> set);
 Kind boolean(std::function<void(bool, ApiRequest&)> set);
 Kind text(std::function<void(const std::string&, ApiRequest&)> set);
+/// Of at most so many characters.
+Kind short_text(std::int64_t most, std::function<void(const std::string&, ApiRequest&)> set);
 Kind one_of(std::vector<std::string> words, std::function<void(const std::string&, ApiRequest&)> set);
 
 /// The schema of a token id, and what reads a list of them.

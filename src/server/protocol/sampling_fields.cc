@@ -5,16 +5,23 @@
 #include <limits>
 
 #include "server/protocol/kinds.h"
+#include "server/protocol/token_text.h"
 
 namespace pagoda::server {
 namespace {
 
 constexpr std::size_t kMostStops = 16;
+/// Each of n choices keeps an automaton of them, and a copy of the salt.
+constexpr std::int64_t kMostStopCharacters = 256;
+constexpr std::int64_t kMostSaltCharacters = 256;
 
 Status read_stop(const Json& json, ApiRequest& out) {
   std::vector<std::string>& stops = out.common.sampling.stop;
   const auto add = [&stops](const Json& item) -> Status {
     if (!item.is_string() || item.text.empty()) return wrong("must be a text, or a list of texts, none of them empty");
+    if (num_characters(item.text) > kMostStopCharacters) {
+      return wrong("must have texts of at most {} characters", kMostStopCharacters);
+    }
     stops.push_back(item.text);
     return Ok{};
   };
@@ -116,8 +123,8 @@ void add_sampling(std::vector<Field>& out, const ServedModel& served) {
   out.push_back(nullable(
       "stop",
       {format(
-           R"({{"anyOf":[{{"type":"string","minLength":1}},{{"type":"array","maxItems":{},"items":{{"type":"string","minLength":1}}}}]}})",
-           kMostStops),
+           R"({{"anyOf":[{{"type":"string","minLength":1,"maxLength":{0}}},{{"type":"array","maxItems":{1},"items":{{"type":"string","minLength":1,"maxLength":{0}}}}}]}})",
+           kMostStopCharacters, kMostStops),
        read_stop},
       "The answer ends before the earliest of these texts."));
   out.push_back(
@@ -158,7 +165,8 @@ void add_sampling(std::vector<Field>& out, const ServedModel& served) {
                          "Give ids beside the texts: token_ids of each choice or of each piece of a stream, and "
                          "prompt_token_ids once."));
   out.push_back(optional("cache_salt",
-                         text([](const std::string& salt, ApiRequest& request) { request.common.cache_salt = salt; }),
+                         short_text(kMostSaltCharacters, [](const std::string& salt,
+                                                            ApiRequest& request) { request.common.cache_salt = salt; }),
                          "Cached prefixes are shared only between requests of the same salt."));
   out.push_back(optional("cache_prompt",
                          boolean([](bool yes, ApiRequest& request) { request.common.cache_prompt = yes; }),

@@ -41,6 +41,29 @@ TEST(GenerationTest, StreamedTextIsTheWholeText) {
   EXPECT_EQ(blocks_used(model), 0);
 }
 
+// What a reader who was away finds comes in parts, so that no part is as large as the answer.
+TEST(GenerationTest, ALateReaderGetsParts) {
+  TinyChat chat;
+  chat.model.context = 700;
+  const Model model = open_tiny(chat);
+  Request request = ask_text("hello there", 600);
+  request.sampling.stop = {"\x01"};  // which never comes
+  const Answer whole = collect(model, request);
+  ASSERT_EQ(whole.choices[0].ids.size(), 600);
+  auto generation = model.generate(request);
+  ASSERT_TRUE(generation.ok());
+  while (model.stats().finished < 2) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  std::string text;
+  std::vector<std::size_t> sizes;
+  while (auto event = generation->poll()) {
+    text += event->text;
+    sizes.push_back(event->ids.size());
+    EXPECT_EQ(event->finish != FinishReason::kNone, sizes.size() == 3);
+  }
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{256, 256, 88}));
+  EXPECT_EQ(text, whole.choices[0].text);
+}
+
 TEST(GenerationTest, TheSameIdsForEveryChunkThreadCountAndHit) {
   const Request request = ask_text(long_text(70), 50);
   const Answer expected = collect(open_tiny(), request);
