@@ -38,6 +38,16 @@ void size_cache(ModelOptions& options, const BenchOptions& bench) {
   options.max_running = std::max<std::int64_t>(1, batch);
 }
 
+/// Tests that are longer than the model's context are refused by their own sizes, not by that of the context that they
+/// would need; and those that just fit need no slack.
+Result<Model> open_sized(const Library& library, const Arguments& arguments, ModelOptions options) {
+  Result<Model> model = Model::open(library, arguments.model, options);
+  const bool too_long = !model.ok() && !arguments.options.context && model.error().param == "--ctx";
+  if (!too_long) return model;
+  options.context.reset();
+  return Model::open(library, arguments.model, std::move(options));
+}
+
 }  // namespace
 
 Status bench(const Arguments& arguments) {
@@ -50,7 +60,7 @@ Status bench(const Arguments& arguments) {
   std::erase(tests.prompts, 0);
   size_cache(options, tests);
   const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
-  const Model model = PAGODA_TRY(Model::open(library, arguments.model, std::move(options)));
+  const Model model = PAGODA_TRY(open_sized(library, arguments, std::move(options)));
   if (!arguments.json) print_header(model.info());
   PAGODA_TRY(pagoda::bench(model, tests, [&](const BenchRow& row) {
     if (arguments.json) {

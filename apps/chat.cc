@@ -8,7 +8,7 @@
 #include "apps/commands.h"
 #include "apps/interrupt.h"
 #include "apps/terminal.h"
-#include "base/result.h"
+#include "base/utf8.h"
 #include "pagoda/session.h"
 #include "server/client/chat_client.h"
 
@@ -87,6 +87,7 @@ class RemoteConversation final : public Conversation {
   std::string name() const override { return client_.model(); }
 
   Status answer(std::string text) override {
+    PAGODA_TRY(check_utf8(text, "the message"));
     turns_.push_back({.role = "user", .content = std::move(text)});
     const Interrupt interrupt([this] { client_.cancel(); });
     AnswerPrinter printer;

@@ -1,9 +1,11 @@
 #include "apps/checks.h"
 
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "base/format.h"
+#include "base/utf8.h"
 
 namespace pagoda::apps {
 namespace {
@@ -23,9 +25,8 @@ CLI::Validator number(double least, bool open, double most) {
         const auto value = read<double>(text);
         const bool fits = value && std::isfinite(*value) && (open ? *value > least : *value >= least);
         if (fits && *value <= most) return {};
-        const std::string range = pagoda::format("{} {}", open ? "over" : "of at least", least);
-        if (most == HUGE_VAL) return pagoda::format("must be a number {}, not \"{}\"", range, text);
-        return pagoda::format("must be a number {} and at most {}, not \"{}\"", range, most, text);
+        return pagoda::format("must be a number {} {} and at most {}, not \"{}\"", open ? "over" : "of at least", least,
+                              most, text);
       },
       {});
 }
@@ -75,7 +76,6 @@ CLI::Validator integer(std::int64_t least, std::int64_t most) {
       [least, most](std::string& text) -> std::string {
         const auto value = read<std::int64_t>(text);
         if (value && *value >= least && *value <= most) return {};
-        if (most == kMost) return pagoda::format("must be a whole number of at least {}, not \"{}\"", least, text);
         return pagoda::format("must be a whole number from {} to {}, not \"{}\"", least, most, text);
       },
       {});
@@ -129,6 +129,16 @@ CLI::Validator device() {
 
 CLI::Validator some_text() {
   return CLI::Validator([](std::string& text) -> std::string { return text.empty() ? "must not be empty" : ""; }, {});
+}
+
+CLI::Validator utf8() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        const std::size_t valid = valid_utf8_length(text);
+        if (valid == text.size()) return {};
+        return pagoda::format("must be UTF-8, and is none from offset {} on", valid);
+      },
+      {});
 }
 
 }  // namespace pagoda::apps

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,22 +12,26 @@ namespace pagoda::apps {
 /// Nobody means more; sums of a few such numbers stay in 64 bits.
 constexpr std::int64_t kMost = std::int64_t{1} << 40;
 
+/// What is kept as a float.
+constexpr double kMostFloat = 3.4e38;
+
 /// A whole number in [least, most].
 CLI::Validator integer(std::int64_t least, std::int64_t most = kMost);
 
 /// A whole number in [0, 2⁶⁴ - 1].
 CLI::Validator natural();
 
-/// A finite number in [least, most].
-CLI::Validator at_least(double least, double most = HUGE_VAL);
+/// A number in [least, most].
+CLI::Validator at_least(double least, double most);
 
-/// A finite number in (least, most].
-CLI::Validator over(double least, double most = HUGE_VAL);
+/// A number in (least, most].
+CLI::Validator over(double least, double most);
 
 CLI::Validator power_of_two(std::int64_t least, std::int64_t most);
 CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator device();
 CLI::Validator some_text();
+CLI::Validator utf8();
 
 /// "*", or an origin as a browser sends it.
 CLI::Validator origin();

@@ -7,6 +7,7 @@
 
 #include "apps/checks.h"
 #include "base/format.h"
+#include "base/to_float.h"
 
 namespace pagoda::apps {
 namespace {
@@ -117,14 +118,21 @@ void add_sampling(CLI::App& app, SamplingParams& out) {
   begin(app, "Sampling (by default the model's own, else greedy)");
   app.add_option("--max-tokens", out.max_tokens, "tokens of the answer at most [to the context's end]")
       ->check(integer(0));
-  app.add_option("--temperature", out.temperature, "0: always the likeliest token")->check(at_least(0));
+  const auto number = [&app](const char* name, std::optional<float>& to, const char* help) {
+    return app
+        .add_option_function<double>(
+            name, [&to](const double& value) { to = to_float(value); }, help)
+        ->type_name("X");
+  };
+  number("--temperature", out.temperature, "0: always the likeliest token")->check(at_least(0, kMostFloat));
   app.add_option("--top-k", out.top_k, "draw from this many likeliest tokens; 0: all")->check(integer(0, 1 << 30));
-  app.add_option("--top-p", out.top_p, "draw from the likeliest tokens of this mass")->check(over(0, 1));
-  app.add_option("--min-p", out.min_p, "no token below this share of the likeliest")->check(at_least(0, 1));
-  app.add_option("--repetition-penalty", out.repetition_penalty, "over 1: repeat less")->check(at_least(1e-6, 1e6));
+  number("--top-p", out.top_p, "draw from the likeliest tokens of this mass")->check(over(0, 1));
+  number("--min-p", out.min_p, "no token below this share of the likeliest")->check(at_least(0, 1));
+  number("--repetition-penalty", out.repetition_penalty, "over 1: repeat less")->check(at_least(1e-6, 1e6));
   app.add_option("--seed", out.seed, "seed of the random numbers [a new one, which is told]")->check(natural());
-  repeatable(
-      app.add_option("--stop", out.stop, "end the answer before this text; may be given again")->check(some_text()));
+  repeatable(app.add_option("--stop", out.stop, "end the answer before this text; may be given again")
+                 ->check(some_text())
+                 ->check(utf8()));
   app.add_flag("--ignore-eos", out.ignore_eos, "go on after the model's end marks");
 }
 
@@ -132,12 +140,12 @@ void add_json(CLI::App& app, Arguments& out) { app.add_flag("--json", out.json, 
 
 void add_run(CLI::App& app, Arguments& out) {
   add_model(app, out);
-  auto* prompt = app.add_option("PROMPT", out.prompt, "what to answer; - is standard input");
+  auto* prompt = app.add_option("PROMPT", out.prompt, "what to answer; - is standard input")->check(utf8());
   app.add_option("--prompt-file", out.prompt_file, "read the prompt from this file")
       ->type_name("FILE")
       ->excludes(prompt);
   auto* raw = app.add_flag("--raw", out.raw, "feed the prompt as it is, without the chat template");
-  app.add_option("--system", out.system, "the system message")->excludes(raw);
+  app.add_option("--system", out.system, "the system message")->check(utf8())->excludes(raw);
   add_json(app, out);
   begin(app, "Model");
   add_template(app, out);
@@ -156,7 +164,7 @@ void add_chat(CLI::App& app, Arguments& out) {
       ->expected(1)
       ->needs(url)
       ->check(some_text());
-  app.add_option("--system", out.system, "the system message");
+  app.add_option("--system", out.system, "the system message")->check(utf8());
   begin(app, "Model");
   add_template(app, out);
   add_ignore_key(app, out);
@@ -174,7 +182,7 @@ void add_chat(CLI::App& app, Arguments& out) {
 
 void add_tokenize(CLI::App& app, Arguments& out) {
   add_model(app, out);
-  app.add_option("TEXT", out.text, "- is standard input")->required();
+  app.add_option("TEXT", out.text, "- is standard input")->required()->check(utf8());
   app.add_flag("--special", out.special, "texts of special tokens count as those tokens");
   app.add_flag("--bos", out.bos, "add what the model asks for around raw text");
   add_ignore_key(app, out);

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <cstdio>
 #include <map>
+#include <set>
+#include <string>
 
 #include "apps/commands.h"
 #include "apps/interrupt.h"
@@ -57,6 +59,18 @@ void print_table(const Quantized& done) {
   for (const auto& [layer, row] : layers) print(std::to_string(layer), row);
 }
 
+/// The format that was asked for, and what the matrices have if it is not that alone.
+std::string format_in_words(const Quantized& done) {
+  std::set<std::string> formats;
+  for (const QuantizedTensor& tensor : done.tensors) {
+    if (is_matrix(tensor)) formats.insert(tensor.to);
+  }
+  if (formats == std::set{done.format}) return done.format;
+  std::string list;
+  for (const std::string& format : formats) list += (list.empty() ? "" : ", ") + format;
+  return done.format + " (" + list + ")";
+}
+
 }  // namespace
 
 Status quantize(const Arguments& arguments) {
@@ -75,7 +89,7 @@ Status quantize(const Arguments& arguments) {
   }
   print_table(done);
   std::printf("%s: %.1f MB as %s, from %.1f MB as %s, in %.1f s\n", arguments.output.c_str(),
-              static_cast<double>(done.bytes_written) / 1e6, done.format.c_str(),
+              static_cast<double>(done.bytes_written) / 1e6, format_in_words(done).c_str(),
               static_cast<double>(done.bytes_read) / 1e6, done.from.c_str(), done.seconds);
   return Ok{};
 }

@@ -4,7 +4,7 @@
 #include "apps/interrupt.h"
 #include "apps/json.h"
 #include "apps/terminal.h"
-#include "base/file.h"
+#include "apps/text_input.h"
 #include "base/result.h"
 
 namespace pagoda::apps {
@@ -13,8 +13,8 @@ namespace {
 constexpr std::uint64_t kMostPromptBytes = 64u << 20;
 
 Result<std::string> read_prompt(const Arguments& arguments) {
-  if (!arguments.prompt_file.empty()) return read_text(arguments.prompt_file, kMostPromptBytes);
-  if (arguments.prompt == "-") return read_text("-", kMostPromptBytes);
+  if (!arguments.prompt_file.empty()) return read_utf8(arguments.prompt_file, kMostPromptBytes);
+  if (arguments.prompt == "-") return read_utf8("-", kMostPromptBytes);
   return arguments.prompt;
 }
 

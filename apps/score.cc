@@ -10,7 +10,7 @@
 #include "apps/interrupt.h"
 #include "apps/json.h"
 #include "apps/npy_writer.h"
-#include "base/file.h"
+#include "apps/text_input.h"
 #include "base/result.h"
 
 namespace pagoda::apps {
@@ -38,7 +38,7 @@ Status score(const Arguments& arguments) {
   if (!arguments.tokens.empty()) {
     request.text = TokenIds{arguments.tokens};
   } else {
-    request.text = RawText{.text = PAGODA_TRY(read_text(arguments.text_file, kMostTextBytes))};
+    request.text = RawText{.text = PAGODA_TRY(read_utf8(arguments.text_file, kMostTextBytes))};
   }
   Arguments with_chunk = arguments;
   if (!arguments.logits_file.empty() && !arguments.options.prefill_chunk) {

@@ -3,6 +3,7 @@
 
 #include "apps/commands.h"
 #include "apps/json.h"
+#include "apps/text_input.h"
 #include "base/file.h"
 #include "base/result.h"
 
@@ -13,7 +14,7 @@ constexpr std::uint64_t kMostTextBytes = 256u << 20;
 constexpr std::uint64_t kMostJsonBytes = 64u << 20;
 
 Result<std::string> text_or_input(const std::string& text) {
-  return text == "-" ? read_text("-", kMostTextBytes) : Result<std::string>(text);
+  return text == "-" ? read_utf8("-", kMostTextBytes) : Result<std::string>(text);
 }
 
 void print_line(const std::string& text) {

@@ -37,7 +37,9 @@ struct BenchRow {
   std::int64_t samples = 0;
 };
 
-/// Calls `on_row` after each test. The model should be idle. Errors: those of Model::generate.
+/// Calls `on_row` after each test. The model should be idle. Errors: those of Model::generate; before any test,
+/// kInvalidArgument for one that the context or the number of running sequences is too small for, kCacheCapacity for
+/// one that does not fit into the KV cache as a whole.
 Result<std::vector<BenchRow>> bench(const Model& model, const BenchOptions& options,
                                     const std::function<void(const BenchRow&)>& on_row = {});
 

@@ -110,7 +110,7 @@ class Model {
 
   const ModelInfo& info() const;
 
-  /// The ids of a text.
+  /// The ids of a text. What is no UTF-8 is kInvalidArgument, with the offset.
   Result<std::vector<std::int32_t>> tokenize(std::string_view text, const TokenizeOptions& options = {}) const;
 
   /// The text of ids, control tokens included, as valid UTF-8. An id outside the vocabulary is kInvalidArgument.

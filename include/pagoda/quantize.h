@@ -55,7 +55,8 @@ std::vector<std::string> quantize_formats();
 /// format; embedding and head stay floats in directories, vectors (norms, biases) everywhere. Codes are rounded to
 /// nearest. A matrix whose rows the format cannot hold gets the next larger one that can, and the log says so, as it
 /// does for an input that is quantised already. Memory stays at a few MiB a thread. `out` is whole or not there.
-/// Errors: those of Model::open for `in`; kInvalidArgument for a format that cannot be written, an output that exists
+/// Errors: those of Model::open for `in`; kInvalidArgument for a format that cannot be written or that none of the
+/// model's matrices can have, an output that exists
 /// or is the input; kConfigUnknown, with the part's name, for what the output's kind of file cannot say; kConfigRange
 /// for a value that the format cannot hold; kIoFailed; kCancelled.
 Result<Quantized> quantize(const Library& library, const std::string& in, const std::string& out,

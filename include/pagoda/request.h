@@ -23,7 +23,7 @@ struct Chat {
 
 /// Text that is fed as it is, without a template.
 struct RawText {
-  std::string text{};
+  std::string text{};    ///< UTF-8; what is none is kInvalidArgument, with the offset
   bool special = false;  ///< the texts of control tokens count as those tokens
   bool bos = true;       ///< start (and end) with what the model asks for around raw text
 };

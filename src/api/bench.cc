@@ -152,6 +152,42 @@ class Bench {
   std::vector<Ids> prefixes_;
 };
 
+/// A batch whose sequences wait for each other, or a test that the context cuts short, would be another one than its
+/// row says.
+Status check_room(const Model::State& model, std::int64_t tokens, std::int64_t batch) {
+  const ModelInfo& info = model.info;
+  if (batch > model.options.max_running) {
+    return fail_param(ErrorCode::kInvalidArgument, "batches", "a batch of {} is tested, and {} sequences run at once",
+                      batch, model.options.max_running);
+  }
+  if (tokens > info.context) {
+    return fail_param(ErrorCode::kInvalidArgument, "depths",
+                      "a test of {} tokens, depth and answer included, is beyond the context of {}", tokens,
+                      info.context);
+  }
+  for (const kv::GroupConfig& group : model.kv_groups) {
+    const std::int64_t blocks = batch * group.peak_blocks(tokens, 1);
+    if (blocks <= group.block_count) continue;
+    return fail(ErrorCode::kCacheCapacity,
+                "{} sequences of {} tokens at once need {} tokens of KV cache ({}), which has {}: --kv-tokens or "
+                "--kv-bytes gives it more",
+                batch, tokens, blocks * group.block_size, group.name, group.block_count * group.block_size);
+  }
+  return Ok{};
+}
+
+/// All tests before the first of them runs.
+Status check_options(const Model::State& model, const BenchOptions& options) {
+  if (options.samples < 1) return fail_param(ErrorCode::kInvalidArgument, "samples", "samples must be at least 1");
+  for (const std::int64_t batch : options.batches) {
+    for (const std::int64_t depth : options.depths) {
+      for (const std::int64_t prompt : options.prompts) PAGODA_TRY(check_room(model, depth + prompt + 1, batch));
+      if (options.generate > 0) PAGODA_TRY(check_room(model, depth + 1 + options.generate, batch));
+    }
+  }
+  return Ok{};
+}
+
 BenchRow row_of(const Model::State& model, std::int64_t depth, std::int64_t batch) {
   const ModelInfo& info = model.info;
   BenchRow row;
@@ -217,7 +253,7 @@ Result<std::vector<BenchRow>> bench(const Model& model, const BenchOptions& opti
   if (state.engine == nullptr) {
     return fail(ErrorCode::kUnsupportedArgument, "{} was opened without weights", state.info.path);
   }
-  if (options.samples < 1) return fail_param(ErrorCode::kInvalidArgument, "samples", "samples must be at least 1");
+  PAGODA_TRY(check_options(state, options));
   const double bandwidth = options.generate > 0 ? memory_bandwidth(state) : 0;
   std::vector<BenchRow> rows;
   const auto add = [&](BenchRow row) {

@@ -6,10 +6,10 @@
 
 #include "api/file_keys.h"
 #include "base/output.h"
+#include "base/utf8.h"
 #include "text/gguf_source.h"
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer_json.h"
-#include "text/utf8.h"
 
 namespace pagoda::api {
 namespace {
@@ -186,7 +186,7 @@ Json post_processor(const text::Tokenizer& tokenizer) {
 
 Result<Json> tokenizer_json(const TokenizerSource& source, const text::Tokenizer& tokenizer) {
   for (const std::string& token : source.tokens) {
-    if (text::valid_utf8_length(token) != token.size()) return unsupported("a token is no UTF-8");
+    if (!is_utf8(token)) return unsupported("a token is no UTF-8");
   }
   Json json = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
   json["added_tokens"] = added_tokens(source);

@@ -89,8 +89,9 @@ Model::State::~State() {
 
 std::int64_t Model::State::kv_bytes_at(std::int64_t depth) const {
   std::int64_t bytes = 0;
-  for (const KvGroup& group : kv_groups) {
-    bytes += group.bytes_per_token * (group.window > 0 ? std::min(group.window, depth) : depth);
+  for (const kv::GroupConfig& group : kv_groups) {
+    const std::int64_t bytes_per_token = group.bytes_per_block / group.block_size;
+    bytes += bytes_per_token * (group.windowed() ? std::min(group.window, depth) : depth);
   }
   return bytes;
 }

@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "engine/engine.h"
+#include "kv/group_config.h"
 #include "pagoda/model.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -36,11 +37,7 @@ struct Model::State {
   // What a decode step reads: for benches.
   std::int64_t step_weight_bytes = 0;
   std::int64_t kv_bytes_at(std::int64_t depth) const;
-  struct KvGroup {
-    std::int64_t bytes_per_token = 0;
-    std::int64_t window = 0;  // 0: full
-  };
-  std::vector<KvGroup> kv_groups;
+  std::vector<kv::GroupConfig> kv_groups;  // of the open cache
 
   // Null if the model was opened without weights. The engine's thread is the pool's worker 0; its runner uses both.
   std::unique_ptr<device::Device> device;

@@ -71,11 +71,6 @@ void note_step_bytes(Model::State& state, const model::Plan& plan) {
     const bool rows_only = weight.tensor.role == model::Role::kEmbedding && !plan.spec.tied_head;
     if (!rows_only) state.step_weight_bytes += weight.bytes;
   }
-  for (std::size_t g = 0; g < plan.spec.cache_groups.size(); ++g) {
-    state.kv_groups.push_back(
-        {.bytes_per_token = plan.bytes_per_block(static_cast<std::int32_t>(g)) / plan.options.block_size,
-         .window = plan.spec.cache_groups[g].window});
-  }
 }
 
 void fill_running_info(Model::State& state, const model::Plan& plan) {
@@ -96,7 +91,9 @@ void fill_running_info(Model::State& state, const model::Plan& plan) {
 }
 
 /// The runner's cache as ModelInfo shows it: tokens of the full groups, or of any if all are windowed.
-void fill_cache_info(ModelInfo& info, const runtime::RunnerInfo& runner) {
+void fill_cache_info(Model::State& state, const runtime::RunnerInfo& runner) {
+  ModelInfo& info = state.info;
+  state.kv_groups.assign(runner.groups.begin(), runner.groups.end());
   for (const kv::GroupConfig& group : runner.groups) {
     info.kv_bytes += group.block_count * group.bytes_per_block;
     if (!group.windowed() || info.kv_tokens == 0) info.kv_tokens = group.block_count * group.block_size;
@@ -196,7 +193,7 @@ Status load_and_start(Model::State& state, const api::DescribedFile& described, 
       PAGODA_TRY(api::cache_size(state.options, plan, api::device_memory(*state.device).free_bytes));
   engine::Options options = engine_options(state, plan);
   auto runner = PAGODA_TRY(make_runner(state, std::move(plan), std::move(weights), cache));
-  fill_cache_info(state.info, runner->info());
+  fill_cache_info(state, runner->info());
   options.limits.steps_in_flight = runner->info().steps_in_flight;
   const runtime::RunnerMemory memory = runner->info().memory;
   if (!runner->info().tuning.empty()) state.library->log(LogLevel::kInfo, "tuned: " + runner->info().tuning);

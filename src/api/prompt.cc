@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "base/utf8.h"
 #include "runtime/device_sampler.h"
 #include "text/stream_decoder.h"
 
@@ -87,6 +88,8 @@ Status check_sampling(const Model::State& model, const SamplingParams& p) {
   PAGODA_TRY(in_range(p.logprobs, "logprobs", p.logprobs >= 0 && p.logprobs <= 20, "from 0 to 20"));
   for (const std::string& stop : p.stop) {
     if (stop.empty()) return wrong("stop", "a stop text must not be empty");
+    const Status text = check_utf8(stop, "a stop text");
+    if (!text.ok()) return wrong("stop", text.error().message);
   }
   const Status ids = check_ids(model, p.stop_ids);
   if (!ids.ok()) return wrong("stop_ids", ids.error().message);
@@ -139,6 +142,7 @@ Result<text::RenderedPrompt> render(const Model::State& model, const Chat& chat)
 
 Result<std::vector<std::int32_t>> encode_raw(const Model::State& model, std::string_view text, bool special, bool bos) {
   const text::Tokenizer& tokenizer = *PAGODA_TRY(tokenizer_of(model));
+  PAGODA_TRY(check_utf8(text, "the text"));
   std::vector<std::int32_t> ids =
       PAGODA_TRY(tokenizer.encode(text, special ? text::SpecialTokens::all() : text::SpecialTokens::none()));
   if (bos) {

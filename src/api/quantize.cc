@@ -1,8 +1,10 @@
 #include "pagoda/quantize.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <set>
 
 #include "api/describe.h"
 #include "api/file_keys.h"
@@ -55,6 +57,33 @@ bool is_quantised(const api::DescribedFile& described) {
   return false;
 }
 
+/// The formats that stand in for the one that was asked for, by name.
+std::string fallbacks(const std::vector<api::TensorJob>& jobs) {
+  std::set<std::string_view> names;
+  for (const api::TensorJob& job : jobs) {
+    if (job.fell_back) names.insert(job.target.format->name);
+  }
+  std::string list;
+  for (const std::string_view name : names) list += pagoda::format("{}{}", list.empty() ? "" : ", ", name);
+  return list;
+}
+
+/// A file in which nothing has the format would bear its name all the same.
+Status refuse_without_a_matrix(const std::string& in, const std::vector<api::TensorJob>& jobs,
+                               const api::QuantizeTarget& target) {
+  const bool ends_too = target.kind == api::CheckpointKind::kGguf;  // directories keep embedding and head as floats
+  std::int64_t asked = 0;
+  std::int64_t fallen = 0;
+  for (const api::TensorJob& job : jobs) {
+    asked += job.source.matrix && (ends_too || job.source.layer >= 0);
+    fallen += job.fell_back;
+  }
+  if (asked == 0 || fallen < asked) return Ok{};
+  return fail_param(ErrorCode::kInvalidArgument, "format",
+                    "{} can hold the rows of none of the {} matrices of {}; they would all be {}", target.name, asked,
+                    in, fallbacks(jobs));
+}
+
 void warn(const Library::State& library, const api::DescribedFile& described, const std::vector<api::TensorJob>& jobs,
           const api::QuantizeTarget& target) {
   if (is_quantised(described)) {
@@ -62,17 +91,10 @@ void warn(const Library::State& library, const api::DescribedFile& described, co
                 pagoda::format("{}: is quantised already ({}): the errors below are on top of those it has",
                                described.file.path(), api::format_of(described.file)));
   }
-  std::int64_t fallen = 0;
-  std::string formats;
-  for (const api::TensorJob& job : jobs) {
-    if (!job.fell_back) continue;
-    ++fallen;
-    const std::string name(job.target.format->name);
-    if (formats.find(name) == std::string::npos) formats += (formats.empty() ? "" : ", ") + name;
-  }
+  const auto fallen = std::ranges::count_if(jobs, &api::TensorJob::fell_back);
   if (fallen == 0) return;
   library.log(LogLevel::kWarning, pagoda::format("{} matrices have rows that {} cannot hold, and are written as {}",
-                                                 fallen, target.name, formats));
+                                                 fallen, target.name, fallbacks(jobs)));
 }
 
 Result<Quantized> quantize_described(const Library::State& library, const std::string& in, const std::string& out,
@@ -84,9 +106,10 @@ Result<Quantized> quantize_described(const Library::State& library, const std::s
   const api::DescribedFile described = PAGODA_TRY(api::describe_file(in, {.ignore_keys = options.ignore_keys}));
   PAGODA_TRY(refuse_same(in, out));
   PAGODA_TRY(refuse_other_folders(out));
-  Output output = PAGODA_TRY(Output::create(out, options.overwrite));
   const std::vector<api::TensorJob> jobs =
       gguf ? api::gguf_jobs(described, target) : api::folder_jobs(described, target);
+  PAGODA_TRY(refuse_without_a_matrix(in, jobs, target));
+  Output output = PAGODA_TRY(Output::create(out, options.overwrite));
   warn(library, described, jobs, target);
   ThreadPool pool(library.threads);
   Quantized done{.from = api::format_of(described.file), .format = std::string(target.name)};

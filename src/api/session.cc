@@ -2,7 +2,7 @@
 
 #include "api/generation_state.h"
 #include "api/json.h"
-#include "base/result.h"
+#include "base/utf8.h"
 
 namespace pagoda {
 
@@ -46,6 +46,8 @@ Result<Generation> Session::send(std::string text, const SamplingParams& samplin
   if (!state_->settle()) {
     return fail(ErrorCode::kInvalidArgument, "the answer before is still running: read it to its end or cancel it");
   }
+  PAGODA_TRY(check_utf8(state_->system, "the system message"));
+  PAGODA_TRY(check_utf8(text, "the message"));
   std::vector<Message>& messages = state_->messages;
   messages.push_back({.role = "user", .content = std::move(text)});
   Request request;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace pagoda::text {
 namespace {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <new>
 
+#include "base/utf8.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/json_input.h"
 #include "text/jinja/parser.h"
@@ -87,7 +88,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string source, const TemplateLimit
     return fail(ErrorCode::kTemplateLimit, "chat template: its source has {} bytes; {} are allowed", source.size(),
                 limits.source_bytes);
   }
-  if (!jinja::is_valid_utf8(source)) return fail(ErrorCode::kTemplateFailed, "chat template: its source is not UTF-8");
+  if (!is_utf8(source)) return fail(ErrorCode::kTemplateFailed, "chat template: its source is not UTF-8");
   try {
     const std::size_t memory = kProgramMemoryFactor * (source.size() + 4096);
     auto program = std::make_shared<jinja::Program>(std::move(source), memory);
@@ -102,7 +103,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string source, const TemplateLimit
 
 Result<RenderedPrompt> ChatTemplate::render(const TemplateInput& input, const TemplateLimits& limits) const {
   for (const auto token : {input.bos_token, input.eos_token}) {
-    if (!jinja::is_valid_utf8(token)) {
+    if (!is_utf8(token)) {
       return fail(ErrorCode::kInvalidArgument, "chat template: the bos or eos token is not UTF-8");
     }
   }

@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "base/result.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace pagoda::text {
 namespace {
@@ -65,7 +65,7 @@ class JsonTreeBuilder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, J
  private:
   /// RapidJSON checks the bytes that stand in a text, and of escapes only the first halves of pairs.
   bool is_whole(std::string_view text) {
-    half_pair = text.find('\xED') != std::string_view::npos && valid_utf8_length(text) != text.size();
+    half_pair = text.find('\xED') != std::string_view::npos && !is_utf8(text);
     return !half_pair;
   }
   bool add_number(double number) {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/vocabulary.h"
 
 namespace pagoda::text {

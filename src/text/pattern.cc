@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/result.h"
+#include "base/utf8.h"
 #include "text/pattern_syntax.h"
-#include "text/utf8.h"
 
 namespace pagoda::text {
 namespace {

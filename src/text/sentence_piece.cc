@@ -4,8 +4,8 @@
 #include <bit>
 
 #include "base/result.h"
+#include "base/utf8.h"
 #include "text/metaspace.h"
-#include "text/utf8.h"
 
 namespace pagoda::text {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace pagoda::text {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/utf8.h"
 #include "text/detokenizer.h"
 #include "text/metaspace.h"
-#include "text/utf8.h"
 
 namespace pagoda::text {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "base/to_float.h"
 #include "server/protocol/kinds.h"
 #include "server/protocol/token_text.h"
 
@@ -80,16 +80,9 @@ Status read_stream_options(const Json& json, ApiRequest& out) {
   return Ok{};
 }
 
-/// A number over 0 stays over 0: 1e-158 is a top_p that the description allows, and 0 is none.
-float as_float(double value) {
-  if (value == 0) return 0;
-  constexpr double kLeast = std::numeric_limits<float>::min();
-  return static_cast<float>(std::copysign(std::max(std::abs(value), kLeast), value));
-}
-
 template <class T>
 std::function<void(double, ApiRequest&)> sampling(T SamplingParams::*member) {
-  return [member](double value, ApiRequest& out) { out.common.sampling.*member = as_float(value); };
+  return [member](double value, ApiRequest& out) { out.common.sampling.*member = to_float(value); };
 }
 
 }  // namespace

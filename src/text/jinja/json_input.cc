@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "text/jinja/unicode.h"
 
 namespace pagoda::text::jinja {
@@ -38,7 +39,7 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return put(Value::integer(value));
   }
   bool String(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
-    if (!is_valid_utf8({bytes, length})) return refuse(kHalfPair);
+    if (!is_utf8({bytes, length})) return refuse(kHalfPair);
     return put(machine_.untrusted({bytes, length}));
   }
   bool StartObject() {
@@ -46,7 +47,7 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return open({.dict = dict, .key = {}, .items = {}});
   }
   bool Key(const char* bytes, rapidjson::SizeType length, bool /*copy*/) {
-    if (!is_valid_utf8({bytes, length})) return refuse(kHalfPair);
+    if (!is_utf8({bytes, length})) return refuse(kHalfPair);
     stack_.back().key = machine_.untrusted({bytes, length});
     return true;
   }

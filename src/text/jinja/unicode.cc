@@ -37,19 +37,6 @@ constexpr std::array<std::pair<char32_t, std::u32string_view>, 20> kSpecialUpper
 
 }  // namespace
 
-bool is_valid_utf8(std::string_view text) {
-  const auto* at = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  auto left = static_cast<utf8proc_ssize_t>(text.size());
-  while (left > 0) {
-    utf8proc_int32_t c = 0;
-    const utf8proc_ssize_t used = utf8proc_iterate(at, left, &c);
-    if (used <= 0) return false;
-    at += used;
-    left -= used;
-  }
-  return true;
-}
-
 std::size_t count_chars(std::string_view text) {
   std::size_t count = 0;
   for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;

@@ -8,7 +8,6 @@
 
 namespace pagoda::text::jinja {
 
-bool is_valid_utf8(std::string_view text);
 std::size_t count_chars(std::string_view text);
 /// The character at `pos`, which moves behind it.
 char32_t next_char(std::string_view text, std::size_t& pos);

@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace pagoda::text {
+#include "base/result.h"
+
+namespace pagoda {
 
 /// What stands at the beginning of some bytes.
 struct Utf8Part {
@@ -22,6 +24,12 @@ Utf8Part read_utf8(std::string_view bytes);
 /// Bytes at the front of `bytes` that are valid UTF-8.
 std::size_t valid_utf8_length(std::string_view bytes);
 
+inline bool is_utf8(std::string_view bytes) { return valid_utf8_length(bytes) == bytes.size(); }
+
+/// Error, kInvalidArgument: "`what` is no UTF-8: byte 0xff at offset 3". What comes in as text is checked, for a
+/// tokenizer may have no token for a byte of what is none.
+Status check_utf8(std::string_view text, std::string_view what);
+
 void append_utf8(std::string& out, char32_t character);
 
-}  // namespace pagoda::text
+}  // namespace pagoda

@@ -1,8 +1,8 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <cstring>
 
-namespace pagoda::text {
+namespace pagoda {
 namespace {
 
 /// What may follow a first byte: the number of bytes in all and the limits of the second one.
@@ -61,6 +61,13 @@ std::size_t valid_utf8_length(std::string_view bytes) {
   return at;
 }
 
+Status check_utf8(std::string_view text, std::string_view what) {
+  const std::size_t valid = valid_utf8_length(text);
+  if (valid == text.size()) return Ok{};
+  return fail(ErrorCode::kInvalidArgument, "{} is no UTF-8: byte 0x{:02x} at offset {}", what,
+              static_cast<unsigned>(static_cast<unsigned char>(text[valid])), valid);
+}
+
 void append_utf8(std::string& out, char32_t character) {
   if (character < 0x80) {
     out += static_cast<char>(character);
@@ -72,4 +79,4 @@ void append_utf8(std::string& out, char32_t character) {
   for (int i = tail - 1; i >= 0; --i) out += static_cast<char>(0x80u | ((character >> (6 * i)) & 0x3Fu));
 }
 
-}  // namespace pagoda::text
+}  // namespace pagoda
