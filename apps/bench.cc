@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "apps/commands.h"
 #include "apps/json.h"
@@ -61,8 +62,9 @@ Status bench(const Arguments& arguments) {
   size_cache(options, tests);
   const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
   const Model model = PAGODA_TRY(open_sized(library, arguments, std::move(options)));
-  if (!arguments.json) print_header(model.info());
+  bool first = true;
   PAGODA_TRY(pagoda::bench(model, tests, [&](const BenchRow& row) {
+    if (std::exchange(first, false) && !arguments.json) print_header(model.info());
     if (arguments.json) {
       std::printf("%s\n", to_json(row).c_str());
     } else {

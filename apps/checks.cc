@@ -1,8 +1,8 @@
 #include "apps/checks.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <optional>
 
 #include "base/format.h"
 #include "base/utf8.h"
@@ -12,7 +12,7 @@ namespace {
 
 /// The number that the text is, and nothing else.
 template <class T>
-std::optional<T> read(const std::string& text) {
+std::optional<T> read(std::string_view text) {
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
@@ -81,6 +81,29 @@ CLI::Validator integer(std::int64_t least, std::int64_t most) {
       {});
 }
 
+std::optional<std::vector<std::int64_t>> read_integers(std::string_view text) {
+  std::vector<std::int64_t> values;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    const auto value = read<std::int64_t>(text.substr(0, comma));
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+    if (comma == std::string_view::npos) return values;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+CLI::Validator integers(std::int64_t least, std::int64_t most) {
+  return CLI::Validator(
+      [least, most](std::string& text) -> std::string {
+        const auto values = read_integers(text);
+        const auto inside = [=](std::int64_t value) { return value >= least && value <= most; };
+        if (values && std::ranges::all_of(*values, inside)) return {};
+        return pagoda::format("must be whole numbers from {} to {}, as 1,2,3, not \"{}\"", least, most, text);
+      },
+      {});
+}
+
 CLI::Validator natural() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
@@ -121,7 +144,8 @@ CLI::Validator device() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
         if (text == "auto" || text == "cpu" || text == "cuda" || text == "reference") return {};
-        if (text.starts_with("cuda:") && read<std::int64_t>(text.substr(5)).value_or(-1) >= 0) return {};
+        if (text.starts_with("cuda:") && read<std::int64_t>(std::string_view(text).substr(5)).value_or(-1) >= 0)
+          return {};
         return pagoda::format("must be auto, cpu, cuda, cuda:N or reference, not \"{}\"", text);
       },
       {});

@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pagoda::apps {
@@ -17,6 +19,12 @@ constexpr double kMostFloat = 3.4e38;
 
 /// A whole number in [least, most].
 CLI::Validator integer(std::int64_t least, std::int64_t most = kMost);
+
+/// Whole numbers in [least, most] with commas between them; read_integers gives them.
+CLI::Validator integers(std::int64_t least, std::int64_t most);
+
+/// "1,2,3" as numbers; none if it is anything else, "1,,3" and "" too.
+std::optional<std::vector<std::int64_t>> read_integers(std::string_view text);
 
 /// A whole number in [0, 2⁶⁴ - 1].
 CLI::Validator natural();

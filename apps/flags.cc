@@ -20,6 +20,25 @@ void repeatable(CLI::Option* option) {
   option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+/// Whole numbers in [least, most] with commas between them.
+template <class T>
+void add_list(CLI::App& app, const char* name, std::vector<T>& out, const char* help, std::int64_t least,
+              std::int64_t most) {
+  std::string old;
+  for (const T value : out) old += pagoda::format("{}{}", old.empty() ? "" : ",", value);
+  auto* const option = app.add_option_function<std::vector<std::string>>(
+      name,
+      [&out](const std::vector<std::string>& lists) {
+        out.clear();
+        for (const std::string& list : lists) {
+          const auto values = read_integers(list);  // checked already
+          for (const std::int64_t value : *values) out.push_back(static_cast<T>(value));
+        }
+      },
+      help);
+  repeatable(option->type_name("N,...")->default_str(old)->check(integers(least, most)));
+}
+
 void add_model(CLI::App& app, Arguments& out, bool required = true) {
   app.add_option("MODEL", out.model, "a GGUF file, or a Hugging Face directory")->required(required);
 }
@@ -209,12 +228,8 @@ void add_render(CLI::App& app, Arguments& out) {
 void add_score(CLI::App& app, Arguments& out) {
   add_model(app, out);
   auto* text = app.add_option("--text", out.text_file, "the text to score; - is standard input")->type_name("FILE");
-  app.add_option("--tokens", out.tokens, "the ids to score, as 1,2,3")
-      ->type_name("IDS")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(integer(0, INT32_MAX))
-      ->excludes(text);
+  add_list(app, "--tokens", out.tokens, "the ids to score, as 1,2,3", 0, INT32_MAX);
+  app.get_option("--tokens")->excludes(text);
   app.add_option("--logits", out.logits_file, "write all logits to this .npy file")->type_name("FILE");
   add_json(app, out);
   begin(app, "Model");
@@ -238,14 +253,12 @@ void add_inspect(CLI::App& app, Arguments& out) {
 void add_bench(CLI::App& app, Arguments& out) {
   BenchOptions& bench = out.bench;
   add_model(app, out);
-  const auto list = [&app](const char* name, std::vector<std::int64_t>& values, const char* help) {
-    return app.add_option(name, values, help)->type_name("N,...")->delimiter(',')->allow_extra_args(false);
-  };
-  list("-p,--prompt", bench.prompts, "prompt lengths, as 512,2048; 0: no prefill test")->check(integer(0, 1 << 24));
+  constexpr std::int64_t kMostTokens = 1 << 24;
+  add_list(app, "-p,--prompt", bench.prompts, "prompt lengths, as 512,2048; 0: no prefill test", 0, kMostTokens);
   app.add_option("-n,--generate", bench.generate, "decode steps a sample; 0: no decode test")
-      ->check(integer(0, 1 << 24));
-  list("-d,--depth", bench.depths, "tokens that are in the cache already")->check(integer(0, 1 << 24));
-  list("-b,--batch", bench.batches, "sequences at once")->check(integer(1, 1024));
+      ->check(integer(0, kMostTokens));
+  add_list(app, "-d,--depth", bench.depths, "tokens that are in the cache already", 0, kMostTokens);
+  add_list(app, "-b,--batch", bench.batches, "sequences at once", 1, 1024);
   app.add_option("--samples", bench.samples, "timed runs of each test")->check(integer(1, 1000));
   add_json(app, out);
   begin(app, "Model");

@@ -169,8 +169,8 @@ Status check_room(const Model::State& model, std::int64_t tokens, std::int64_t b
     const std::int64_t blocks = batch * group.peak_blocks(tokens, 1);
     if (blocks <= group.block_count) continue;
     return fail(ErrorCode::kCacheCapacity,
-                "{} sequences of {} tokens at once need {} tokens of KV cache ({}), which has {}: --kv-tokens or "
-                "--kv-bytes gives it more",
+                "{} sequences of {} tokens at once need {} tokens of the KV cache's group \"{}\", which has {}: "
+                "--kv-tokens or --kv-bytes gives it more",
                 batch, tokens, blocks * group.block_size, group.name, group.block_count * group.block_size);
   }
   return Ok{};

@@ -1,11 +1,7 @@
 #include "io/module_pattern.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include <array>
-
 #include "base/check.h"
+#include "base/pcre2_words.h"
 #include "io/quoted.h"
 
 namespace pagoda::io {
@@ -16,12 +12,6 @@ constexpr std::size_t kMostBytes = 4096;
 // steps.
 constexpr std::uint32_t kMostSteps = 100'000;
 constexpr std::uint32_t kHeapLimitKib = 1024;
-
-std::string words_of(int error) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(error, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
 
 }  // namespace
 
@@ -58,7 +48,7 @@ Result<ModulePattern> ModulePattern::compile(std::string_view expression) {
                     PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE, &error, &at, nullptr);
   if (code == nullptr) {
     return fail(ErrorCode::kConfigUnknown, "{} is no expression for names of modules: {} at byte {}",
-                quoted(expression), words_of(error), at);
+                quoted(expression), pcre2_words(error), at);
   }
   return ModulePattern(std::make_shared<const Code>(expression, code));
 }
@@ -72,7 +62,7 @@ Result<bool> ModulePattern::matches(std::string_view module) const {
   if (found >= 0) return true;
   if (found == PCRE2_ERROR_NOMATCH) return false;
   return fail(ErrorCode::kConfigUnknown, "whether the expression {} names the module {} cannot be told: {}",
-              quoted(code_->expression), quoted(module), words_of(found));
+              quoted(code_->expression), quoted(module), pcre2_words(found));
 }
 
 }  // namespace pagoda::io

@@ -1,11 +1,9 @@
 #include "text/pattern.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <utility>
 
 #include "base/check.h"
+#include "base/pcre2_words.h"
 #include "base/result.h"
 #include "base/utf8.h"
 #include "text/pattern_syntax.h"
@@ -64,8 +62,8 @@ Result<Pattern> Pattern::compile_translated(std::string_view expression, const s
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NO_AUTO_CAPTURE | PCRE2_MULTILINE, &error, &at, nullptr);
   if (code == nullptr) {
-    return fail(ErrorCode::kTokenizerUnsupported, "the expression \"{}\" cannot be compiled: error {}", expression,
-                error);
+    return fail(ErrorCode::kTokenizerUnsupported, "the expression \"{}\" cannot be compiled: {}", expression,
+                pcre2_words(error));
   }
   // Without executable memory this fails, and matching is done without it.
   (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
@@ -98,8 +96,8 @@ Result<ByteRange> Pattern::find(std::string_view text, std::size_t from, MatchWo
   }
   if (found == PCRE2_ERROR_NOMATCH) return ByteRange{npos, npos};
   if (found < 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                "the text cannot be cut into words: matching fails with error {} at byte {}", found, from);
+    return fail(ErrorCode::kInvalidArgument, "the text cannot be cut into words: matching fails at byte {}: {}", from,
+                pcre2_words(found));
   }
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(state.data);
   return ByteRange{bounds[0], bounds[1]};

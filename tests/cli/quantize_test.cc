@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "program.h"
+#include "unit/api/tiny_chat_model.h"
 
 namespace pagoda::cli {
 namespace {
@@ -45,6 +46,8 @@ TEST(QuantizeTest, Refusals) {
   refused({kModel, old, "--format", "q8_0"}, 2, "--overwrite");
   refused({folder.file("none.gguf"), folder.file("a"), "--format", "q8_0"}, 3, "none.gguf");
   refused({kModel, folder.file("none/a"), "--format", "q8_0"}, 1, "is no directory");
+  const api::TemporaryFile narrow(api::tiny_chat_bytes());
+  refused({narrow.path(), folder.file("a"), "--format", "q4_k"}, 2, "q4_k can hold the rows of none of the ");
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   refused({kModel, pipe, "--format", "q8_0", "--overwrite"}, 2, "a pipe");

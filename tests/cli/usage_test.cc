@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <map>
+#include <regex>
 
 #include "fixtures/gguf_writer.h"
 #include "program.h"
@@ -152,6 +154,152 @@ TEST(UsageTest, ArgumentsOutOfRange) {
     std::vector<std::string> arguments = {"run", "/nowhere.gguf", "hello"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
     expect_refused(arguments, 2, flags[0]);
+  }
+}
+
+/// A flag that takes numbers, of the first command whose help has it.
+struct NumericFlag {
+  std::string command;
+  std::string name;
+  std::string type;  ///< "N" whole numbers, "X" others, "S" seconds, "N,..." a list
+};
+
+std::vector<NumericFlag> numeric_flags() {
+  const std::regex row("\n  (?:-\\w, )?(--[a-z-]+) (N,\\.\\.\\.|N|X|S)\\s");
+  std::vector<NumericFlag> flags;
+  for (const char* command : kCommands) {
+    const std::string help = run({command, "--help"}).out;
+    for (auto match = std::sregex_iterator(help.begin(), help.end(), row); match != std::sregex_iterator(); ++match) {
+      const std::string name = (*match)[1];
+      const bool known = std::ranges::find(flags, name, &NumericFlag::name) != flags.end();
+      if (!known) flags.push_back({.command = command, .name = name, .type = (*match)[2]});
+    }
+  }
+  return flags;
+}
+
+// Each refusal names the flag, the value, and what it may be.
+TEST(UsageTest, NineWrongValuesOfEveryNumericFlag) {
+  const std::vector<NumericFlag> flags = numeric_flags();
+  EXPECT_GE(flags.size(), 35u) << "help is read wrongly";
+  for (const NumericFlag& flag : flags) {
+    const bool whole = flag.type.starts_with('N');
+    for (const std::string value : {"-1", "nan", "inf", "1e999", "0x10", "ten", "5 ", "", whole ? "1.5" : "1e39"}) {
+      std::vector<std::string> arguments = {flag.command, "/nowhere.gguf"};
+      if (flag.command == "run" || flag.command == "quantize") arguments.emplace_back("word");
+      arguments.insert(arguments.end(), {flag.name, value});
+      const Outcome outcome = run(arguments);
+      EXPECT_EQ(outcome.code, 2) << flag.command << " " << flag.name << " " << value << ": " << outcome.err;
+      EXPECT_TRUE(outcome.err.starts_with("pagoda: error: " + flag.name + ": must be ")) << outcome.err;
+      EXPECT_NE(outcome.err.find("not \"" + value + "\""), std::string::npos) << outcome.err;
+      const bool range =
+          outcome.err.find(" from ") != std::string::npos || outcome.err.find(" at most ") != std::string::npos;
+      EXPECT_TRUE(range) << outcome.err;
+    }
+  }
+}
+
+TEST(UsageTest, ListsHoldNoGaps) {
+  for (const std::string value : {"1,,2", "3,", ",3", "1 2"}) {
+    expect_refused({"bench", "/nowhere.gguf", "--depth", value}, 2, "not \"" + value + "\"");
+    expect_refused({"score", "/nowhere.gguf", "--tokens", value}, 2, "not \"" + value + "\"");
+  }
+  expect_refused({"bench", "/nowhere.gguf", "-b", "1,1025"}, 2, "from 1 to 1024");
+}
+
+// Float keeps no 1e-300, and 0 would be another thing: these are accepted, as the server does.
+TEST(UsageTest, NumbersThatAreAlmostNothing) {
+  for (const char* flag : {"--temperature", "--top-p", "--min-p"}) {
+    expect_refused({"run", "/nowhere.gguf", "hello", flag, "1e-300"}, 3, "/nowhere.gguf");
+  }
+  const api::TemporaryFile file(api::tiny_chat_bytes());
+  const Outcome outcome = run(
+      {"run", file.path(), "hi", "--top-p", "1e-300", "--temperature", "1", "--max-tokens", "3", "--device", "cpu"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+// Such bytes were dropped, or became U+FFFD, before the model saw them.
+TEST(UsageTest, TextThatIsNoUtf8) {
+  const std::string text = "caf\xE9";
+  const Folder folder;
+  const std::string file = folder.write("latin1.txt", text);
+  expect_refused({"run", "/nowhere.gguf", text}, 2, "PROMPT: must be UTF-8, and is none from offset 3 on");
+  expect_refused({"run", "/nowhere.gguf", "hi", "--system", text}, 2, "--system: must be UTF-8");
+  expect_refused({"run", "/nowhere.gguf", "hi", "--stop", text}, 2, "--stop: must be UTF-8");
+  expect_refused({"chat", "/nowhere.gguf", "--system", text}, 2, "--system: must be UTF-8");
+  expect_refused({"tokenize", "/nowhere.gguf", text}, 2, "TEXT: must be UTF-8");
+  expect_refused({"run", "/nowhere.gguf", "--prompt-file", file}, 2, file + " is no UTF-8: byte 0xe9 at offset 3");
+  expect_refused({"score", "/nowhere.gguf", "--text", file}, 2, file + " is no UTF-8: byte 0xe9 at offset 3");
+  for (const std::vector<std::string>& line : {std::vector<std::string>{"run", "/nowhere.gguf", "-"},
+                                               {"run", "/nowhere.gguf", "-", "--raw"},
+                                               {"tokenize", "/nowhere.gguf", "-"},
+                                               {"score", "/nowhere.gguf", "--text", "-"}}) {
+    const Outcome outcome = run(line, text + "\n");
+    EXPECT_EQ(outcome.code, 2) << line[0];
+    EXPECT_EQ(outcome.err, "pagoda: error: standard input is no UTF-8: byte 0xe9 at offset 3\n") << line[0];
+  }
+  const api::TemporaryFile model(api::tiny_chat_bytes());
+  const Outcome said = run({"chat", model.path(), "--device", "cpu", "--max-tokens", "2"}, text + "\nabc\n");
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_NE(said.err.find("the message is no UTF-8: byte 0xe9 at offset 3"), std::string::npos) << said.err;
+}
+
+TEST(UsageTest, ABenchThatDoesNotFit) {
+  const api::TemporaryFile file(api::tiny_chat_bytes());  // of a context of 200
+  const auto bench = [&](std::vector<std::string> flags, int code, const std::string& word) {
+    flags.insert(flags.begin(), {"bench", file.path(), "--device", "cpu", "--samples", "1"});
+    expect_refused(flags, code, word);
+  };
+  bench({"-p", "900"}, 2, "a test of 901 tokens, depth and answer included, is beyond the context of 200");
+  bench({"-p", "64", "-n", "8", "-b", "8", "--kv-tokens", "128"}, 1, "8 sequences of 65 tokens at once need 640");
+  const Outcome whole =
+      run({"bench", file.path(), "--device", "cpu", "--samples", "1", "-p", "199", "-n", "0", "--json"});
+  EXPECT_EQ(whole.code, 0) << whole.err;
+}
+
+// The flags that are promised to programs that call this one: they stay.
+TEST(UsageTest, PromisedFlagsAreInEveryHelp) {
+  const std::vector<std::string> model = {"--ignore-key"};
+  const std::vector<std::string> running = {"--device",     "--precision",     "--deterministic", "--threads",
+                                            "--ctx",        "--kv-dtype",      "--kv-tokens",     "--kv-bytes",
+                                            "--block-size", "--prefill-chunk", "--cpu",           "--ignore-key"};
+  const std::vector<std::string> sampling = {
+      "--max-tokens",         "--temperature", "--top-k", "--top-p",      "--min-p",
+      "--repetition-penalty", "--seed",        "--stop",  "--ignore-eos", "--template"};
+  const std::vector<std::string> dummy = {"--dummy-weights", "--format"};
+  const std::map<std::string, std::vector<std::vector<std::string>>> promised = {
+      {"run", {{"--raw", "--system", "--prompt-file", "--json", "--tokenizer"}, running, sampling, dummy}},
+      {"chat", {{"--system", "--server", "--api-key"}, running, sampling}},
+      {"tokenize", {{"--special", "--bos"}, model}},
+      {"detokenize", {model}},
+      {"render", {{"--messages", "--tools", "--template", "--no-generation-prompt"}, model}},
+      {"score", {{"--text", "--tokens", "--logits", "--json"}, running}},
+      {"inspect", {{"--tensors", "--plan", "--support", "--caps", "--json"}, running, dummy}},
+      {"bench", {{"-p,", "-n,", "-d,", "-b,", "--json"}, running, dummy}},
+      {"quantize", {{"--format", "--overwrite", "--threads", "--json"}}},
+      {"warm", {{"--caps"}, running}},
+      {"serve",
+       {{"--host", "--port", "--unix-socket", "--tls-cert", "--tls-key", "--api-key", "--api-key-file", "--alias",
+         "--max-running", "--max-queued", "--cors-origin", "--drain-timeout", "--config", "--no-page", "--template",
+         "--tokenizer"},
+        running,
+        dummy}},
+  };
+  ASSERT_EQ(promised.size(), std::size(kCommands));
+  for (const auto& [command, lists] : promised) {
+    const std::string help = run({command, "--help"}).out;
+    for (const std::vector<std::string>& list : lists) {
+      for (const std::string& flag : list) {
+        const std::size_t at = help.find("\n  " + flag);
+        ASSERT_NE(at, std::string::npos) << command << " " << flag;
+        const char after = help[at + 3 + flag.size()];
+        EXPECT_TRUE(after == ' ' || after == '\n') << command << " " << flag << ": " << help.substr(at, 40);
+      }
+    }
+  }
+  const std::string all = run({"--help"}).out;
+  for (const char* code : {"0 done", "1 failed at", "2 wrong usage", "3 model or file rejected", "4 device missing"}) {
+    EXPECT_NE(all.find(code), std::string::npos) << code;
   }
 }
 

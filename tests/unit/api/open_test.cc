@@ -180,6 +180,54 @@ TEST(InspectTest, TellsWhatTheFileHoldsAndWhatThePlanIs) {
     EXPECT_FALSE(row.candidates.empty()) << row.operation << row.format;
 }
 
+// SmolLM2 has no token for the bytes 0xc0 and 0xff: they were left out without a word.
+TEST(TextTest, WhatIsNoUtf8IsRefusedWithItsPlace) {
+  const Model model = open_tiny();
+  const std::string text = "caf\xE9 au lait";
+  const auto expect_refused = [](const auto& result) {
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(result.error().message.find("is no UTF-8: byte 0xe9 at offset 3"), std::string::npos)
+        << result.error().message;
+  };
+  expect_refused(model.tokenize(text));
+  expect_refused(model.tokenize("caf\xE9"));  // cut in a character
+  expect_refused(model.generate(ask_text(text, 3)));
+  expect_refused(score(model, {.text = RawText{.text = text}}));
+  Request stopped = ask_text("abc", 3);
+  stopped.sampling.stop = {"x", text};
+  expect_refused(model.generate(stopped));
+  expect_refused(Session(model).send(text));
+  expect_refused(Session(model, text).send("abc"));
+  EXPECT_TRUE(model.tokenize("abc").ok());
+}
+
+// A batch that does not fit ran one sequence after the other, and its row said `batch 3`.
+TEST(BenchTest, TestsThatDoNotFitAreRefusedBeforeTheFirstRuns) {
+  const Model model = open_tiny({}, {.context = 96, .kv_tokens = 160, .max_running = 4});
+  const auto refusal = [&](const BenchOptions& options) {
+    int rows = 0;
+    const auto result = bench(model, options, [&](const BenchRow&) { ++rows; });
+    EXPECT_EQ(rows, 0);
+    return result.ok() ? "none" : result.error().message;
+  };
+  EXPECT_EQ(refusal({.prompts = {3}, .generate = 0, .batches = {1, 5}, .samples = 1}),
+            "a batch of 5 is tested, and 4 sequences run at once");
+  EXPECT_EQ(refusal({.prompts = {3, 96}, .generate = 0, .samples = 1}),
+            "a test of 97 tokens, depth and answer included, is beyond the context of 96");
+  EXPECT_EQ(refusal({.prompts = {}, .generate = 16, .depths = {80}, .samples = 1}),
+            "a test of 97 tokens, depth and answer included, is beyond the context of 96");
+  EXPECT_NE(refusal({.prompts = {3, 64}, .generate = 0, .batches = {3}, .samples = 1})
+                .find("3 sequences of 65 tokens at once need 240 tokens"),
+            std::string::npos);
+  EXPECT_NE(refusal({.prompts = {}, .generate = 15, .depths = {32}, .batches = {4}, .samples = 1})
+                .find("4 sequences of 48 tokens at once need 192 tokens"),
+            std::string::npos);
+  const auto whole = bench(model, {.prompts = {95}, .generate = 0, .samples = 1});
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  EXPECT_GT(whole->front().ms_per_step, 0);
+}
+
 TEST(BenchTest, OneRowForEachTest) {
   const Model model = open_tiny({}, {.kv_tokens = 1600, .max_running = 4});
   const auto rows =

@@ -154,6 +154,19 @@ TEST(Quantize, RowsThatABlockDoesNotDivideFallBack) {
   }
 }
 
+// 64 values in a row: nothing of the file would be what its name says.
+TEST(Quantize, AFormatThatNoMatrixCanHaveIsRefused) {
+  const TemporaryFile in(tiny_chat_bytes());
+  const TemporaryFolder folder;
+  const auto done = quantize(library(), in.path(), folder.path() + "/a", {.format = "q4_k"});
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(done.error().message.starts_with("q4_k can hold the rows of none of the ")) << done.error().message;
+  EXPECT_TRUE(done.error().message.ends_with("; they would all be q5_0")) << done.error().message;
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  EXPECT_TRUE(quantize(library(), in.path(), folder.path() + "/a", {.format = "q8_0"}).ok());
+}
+
 // llama.cpp's rule, written out for 16 layers.
 TEST(Quantize, TheMixGivesSomeLayersMoreBits) {
   TinyChat chat = wide_model();
