@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "kernels/linear/int8_gemm.h"
+#include "kernels/linear/int8_prefetch.h"
 #include "kernels/linear/int8_scales.h"
 
 namespace pagoda::kernels::int8_gemm {
@@ -311,6 +312,7 @@ void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) 
       const Byte* codes = chunk + chunk_params(encoding, std::min(product.stored_groups - first, chunk_size));
       const std::int64_t count = std::min(product.groups - first, chunk_size);
       for (std::int64_t index = 0; index < count; ++index, codes += code_bytes(kEncoding)) {
+        prefetch_next_group<kEncoding>(codes);
         const StreamGroup<kEncoding> w{codes, unpack_scales<kEncoding, Rows>(chunk, index, product.group_log2)};
 #pragma GCC unroll 2
         for (int h = 0; h < 2; ++h) add_group<shape_of(kEncoding)>(w, h, x[first + index], sums[h]);

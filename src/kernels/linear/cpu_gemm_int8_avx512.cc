@@ -6,7 +6,7 @@
 // the worker's stack (L1), and all tokens sweep over it in tiles whose sums live in registers.
 // Per 32 columns, 16 rows and token: 8 dot products, 1 conversion, 2 to 4 float operations.
 // Chosen for every quantised format it knows. Zen 4, one core, 2026-11-30: q4_1, 512 tokens 305 Gop/s of 473 (two terms
-// 178); one token 60 GB/s from L2, and from memory 30 to 34 GB/s beside 36 of plain reads, q5_k and q6_k 25 to 28.
+// 178); one token 50 GB/s from L2, and from memory 29 to 34 GB/s beside 35 of plain reads.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "kernels/linear/int8_gemm.h"
+#include "kernels/linear/int8_prefetch.h"
 #include "kernels/linear/int8_scales.h"
 
 namespace pagoda::kernels::int8_gemm {
@@ -45,7 +46,7 @@ constexpr TableBytes kTable = table_bytes(kEncoding);
 
 /// The eight vectors of codes of one group.
 template <Encoding kEncoding>
-void unpack_codes(const Byte* at, __m512i* v) {
+[[gnu::always_inline]] inline void unpack_codes(const Byte* at, __m512i* v) {
   if constexpr (kEncoding.code_bits == 8) {
     for (int i = 0; i < 8; ++i) v[i] = load_vector(at + 64 * i);
     return;
@@ -255,6 +256,7 @@ void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) 
       const Byte* codes = chunk + chunk_params(encoding, std::min(product.stored_groups - first, chunk_size));
       const std::int64_t count = std::min(product.groups - first, chunk_size);
       for (std::int64_t index = 0; index < count; ++index, codes += code_bytes(kEncoding)) {
+        prefetch_next_group<kEncoding>(codes);
         StreamGroup w;
         w.scales = unpack_scales<kEncoding, Rows>(chunk, index, product.group_log2);
         unpack_codes<kEncoding>(codes, w.vectors);
