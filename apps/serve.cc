@@ -50,8 +50,7 @@ Result<server::ServerOptions> server_options(const Arguments& arguments, LineLog
 }
 
 bool is_loopback(const server::http::Endpoint& endpoint) {
-  return !endpoint.unix_socket.empty() || endpoint.host == "localhost" || endpoint.host == "::1" ||
-         endpoint.host.starts_with("127.");
+  return !endpoint.unix_socket.empty() || server::http::is_loopback(endpoint.host);
 }
 
 /// Before the server listens to signals itself, and when it does no more, there is nothing to drain.

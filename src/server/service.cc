@@ -178,6 +178,18 @@ bool Service::allows_origin(std::string_view origin) const {
                              [origin](const std::string& allowed) { return allowed == "*" || allowed == origin; });
 }
 
+/// A page of another site asks what is open for this machine alone. The browser thinks that it asks its own site, if
+/// that site's name has come to mean this machine (DNS rebinding).
+bool Service::comes_from_elsewhere(const http::Request& request) const {
+  if (!keys_.empty() || !options_.endpoint.unix_socket.empty() || !http::is_loopback(options_.endpoint.host)) {
+    return false;
+  }
+  const std::string* const origin = request.header("origin");
+  if (origin == nullptr || allows_origin(*origin)) return false;
+  const std::size_t scheme = origin->find("://");
+  return scheme == std::string::npos || !http::is_loopback(http::host_of(std::string_view(*origin).substr(scheme + 3)));
+}
+
 std::optional<http::Response> Service::preflight(const http::Request& request) const {
   const std::string* const origin = request.header("origin");
   if (request.method != "OPTIONS" || origin == nullptr || !allows_origin(*origin) ||
@@ -199,6 +211,9 @@ std::optional<http::Response> Service::refuse(const http::Request& request) {
     http::Response out = error(401, "invalid_api_key", "this server needs an API key: Authorization: Bearer KEY");
     out.headers.emplace_back("www-authenticate", "Bearer");
     return out;
+  }
+  if (comes_from_elsewhere(request)) {
+    return error(403, "origin_not_allowed", "pages of that origin may not ask: --cors-origin names those that may");
   }
   if (entry == nullptr) return error(404, "not_found", "this server has no such path");
   const bool fits = entry->post ? request.method == "POST" : request.method == "GET" || request.method == "HEAD";

@@ -65,6 +65,7 @@ class Service final : public http::Routes {
   LoadState load_state() const;
   std::optional<http::Response> preflight(const http::Request& request) const;
   bool allows_origin(std::string_view origin) const;
+  bool comes_from_elsewhere(const http::Request& request) const;
   std::unique_ptr<http::Answer> work(const RequestReader& reader, http::Request request);
   http::Response health() const;
   http::Response ready() const;

@@ -89,6 +89,9 @@ class Http(unittest.TestCase):
         last = GET + b"Connection: close\r\n\r\n"
         self.assertEqual(statuses(self.server.raw((GET + b"\r\n") * 5 + last)), [200] * 6)
         self.assertEqual(statuses(self.server.raw(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n" + last)), [404, 200])
+        self.assertEqual(statuses(self.server.raw(
+            b"GET http://proxied.example/version?x=1 HTTP/1.1\r\nHost: proxied.example\r\n\r\n"
+            b"GET HTTPS://proxied.example HTTP/1.1\r\nHost: proxied.example\r\n\r\n" + last)), [200, 200, 200])
         got = self.server.raw(b"GET /version HTTP/1.0\r\n\r\n")
         self.assertIn(b"connection: close", got)
         head = self.server.raw(b"HEAD /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -122,6 +125,19 @@ class Http(unittest.TestCase):
             if status == 405:
                 self.assertIn("allow", headers)
             json.loads(data)
+
+    def test_a_page_of_another_site_is_refused(self):
+        """Also where its name leads to this machine (DNS rebinding), so that the browser takes it for one site."""
+        for origin, status in (("http://evil.example:8080", 403), ("null", 403), ("http://127.evil.example", 403),
+                               ("http://127.0.0.1.evil.example", 403), ("http://localhost:3000", 200),
+                               ("http://127.0.0.1:3000", 200), ("http://[::1]:3000", 200), ("http://[::2]", 403)):
+            headers = {"Origin": origin, "Host": origin.split("//")[-1], "Content-Type": "application/json"}
+            got, _, data = self.server.request("POST", "/tokenize", '{"prompt": "x"}', headers)
+            self.assertEqual(got, status, (origin, data))
+        with Server("--ctx", "256", "--cors-origin", "https://chat.example", "--api-key", "k") as server:
+            for origin in ("https://chat.example", "https://evil.example"):  # who has the key may ask
+                headers = {"Origin": origin, "Authorization": "Bearer k"}
+                self.assertEqual(server.get("/v1/models", headers=headers)[0], 200)
 
     def test_cors_is_off(self):
         headers = self.server.request("GET", "/version", headers={"Origin": "http://evil.example"})[1]

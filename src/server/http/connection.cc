@@ -352,10 +352,18 @@ Task<bool> Connection::follow(Answer& answer, Exchange& exchange) {
 }
 
 Task<bool> Connection::send(Piece piece, Exchange& exchange, bool streams) {
+  constexpr std::size_t kLarge = 256 << 10;
   std::string out;
   if (piece.head) {
+    std::string& body = piece.head->body;
     out = exchange.head(*piece.head, shared_.routes->headers_for(exchange.request), streams);
-    if (has_body(exchange.status)) exchange.add(out, piece.head->body);
+    if (!has_body(exchange.status)) body.clear();
+    if (body.size() > kLarge && !streams && exchange.request.method != "HEAD") {  // not a second time in memory
+      exchange.bytes += out.size() + body.size();
+      if (!co_await transport_->write(out, shared_.limits.write_time)) co_return false;
+      co_return co_await transport_->write(body, shared_.limits.write_time);
+    }
+    exchange.add(out, body);
   }
   exchange.add(out, piece.data);
   if (piece.last && exchange.chunked && exchange.request.method != "HEAD") out += "0\r\n\r\n";

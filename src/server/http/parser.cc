@@ -36,6 +36,17 @@ std::string small_letters(std::string_view text) {
   return out;
 }
 
+/// A target as clients of a proxy write it, http://host/path, is the path that it ends with (RFC 9112, 3.2.2).
+std::string origin_form(std::string target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!small_letters(target.substr(0, scheme.size())).starts_with(scheme)) continue;
+    const std::size_t path = target.find_first_of("/?", scheme.size());
+    if (path == std::string::npos) return "/";
+    return (target[path] == '?' ? "/" : "") + target.substr(path);
+  }
+  return target;
+}
+
 std::string text_of(beast::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace
@@ -129,7 +140,7 @@ void RequestParser::take_head() {
   const auto& message = parser_->beast.get();
   Request& request = parser_->request;
   request.method = text_of(message.method_string());
-  const std::string target = text_of(message.target());
+  const std::string target = origin_form(text_of(message.target()));
   const std::size_t query = target.find('?');
   request.path = target.substr(0, query);
   if (query != std::string::npos) request.query = target.substr(query + 1);

@@ -86,6 +86,17 @@ std::optional<Tcp::endpoint> tcp_of(const asio::generic::stream_protocol::endpoi
 
 }  // namespace
 
+bool is_loopback(std::string_view host) {
+  Error error;
+  const auto address = asio::ip::make_address(host, error);
+  return error ? host == "localhost" || host.ends_with(".localhost") : address.is_loopback();
+}
+
+std::string_view host_of(std::string_view authority) {
+  if (authority.starts_with('[')) return authority.substr(1, authority.find(']') - 1);
+  return authority.substr(0, authority.find(':'));
+}
+
 /// What destroys the connections when it is destroyed.
 struct Loop {
   asio::io_context io{1};

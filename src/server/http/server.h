@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "server/http/limits.h"
@@ -20,6 +21,12 @@ struct Endpoint {
   std::string tls_cert{};     ///< a file with the certificate chain, PEM
   std::string tls_key{};
 };
+
+/// Whether a host's name or address, without a port, means this machine alone.
+bool is_loopback(std::string_view host);
+
+/// "host" of "host:port", of "[::1]:port" the address between the brackets.
+std::string_view host_of(std::string_view authority);
 
 class Server {
  public:
