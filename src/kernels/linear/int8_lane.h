@@ -53,30 +53,6 @@ struct Mover {
   }
 };
 
-/// Codes of one column of a 4-, 5- or 6-bit group, read from or written to a tile one by one: the K formats' order is
-/// not the tile's.
-template <int kBits>
-int get_code(const Lane& lane, int column) {
-  const int v = column / 4;
-  const int i = column % 4;
-  int code = (lane.vector(v % 4)[i] >> (v < 4 ? 0 : 4)) & 15;
-  if constexpr (kBits == 5) code |= ((lane.vector(4)[i] >> v) & 1) << 4;
-  if constexpr (kBits == 6) code |= ((lane.vector(4 + v / 4)[i] >> (2 * (v % 4))) & 3) << 4;
-  return code;
-}
-
-template <int kBits>
-void set_code(const Lane& lane, int column, int code) {
-  const int v = column / 4;
-  const int i = column % 4;
-  const auto set = [](Byte* byte, int shift, int mask, int value) {
-    *byte = static_cast<Byte>((*byte & ~(mask << shift)) | ((value & mask) << shift));
-  };
-  set(lane.vector(v % 4) + i, v < 4 ? 0 : 4, 15, code);
-  if constexpr (kBits == 5) set(lane.vector(4) + i, v, 1, code >> 4);
-  if constexpr (kBits == 6) set(lane.vector(4 + v / 4) + i, 2 * (v % 4), 3, code >> 4);
-}
-
 inline void set_bits(Byte* byte, int shift, int mask, int value) {
   *byte = static_cast<Byte>((*byte & ~(mask << shift)) | ((value & mask) << shift));
 }
