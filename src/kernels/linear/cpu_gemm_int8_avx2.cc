@@ -11,11 +11,9 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <iterator>
-#include <utility>
 
 #include "kernels/linear/int8_gemm.h"
-#include "kernels/linear/int8_prefetch.h"
+#include "kernels/linear/int8_kernels.h"
 #include "kernels/linear/int8_scales.h"
 
 namespace pagoda::kernels::int8_gemm {
@@ -289,14 +287,6 @@ struct OutputTile {
   }
 };
 
-/// kKind with what is known at run time only.
-template <Encoding kKind>
-constexpr Encoding encoding_of(const Product& product) {
-  Encoding e = kKind;
-  e.group_log2 = product.group_log2;
-  return e;
-}
-
 /// kTokens tokens against packed rows, unpacked on the way.
 template <Encoding kEncoding, int kTokens, int kTerms>
 void stream_tiles(const Product& product, std::int64_t begin, std::int64_t end) {
@@ -396,38 +386,23 @@ void panel_tiles(const Product& product, std::int64_t begin, std::int64_t end) {
 }
 
 template <Encoding kEncoding, int kTerms, int kTokens = kStreamTokens>
-void run(const Product& product, std::int64_t begin, std::int64_t end) {
-  if constexpr (kTokens == 0) {
-    panel_tiles<kEncoding, kTerms>(product, begin, end);
-  } else {
+void stream_tokens(const Product& product, std::int64_t begin, std::int64_t end) {
+  if constexpr (kTokens > 0) {
     if (product.m == kTokens) return stream_tiles<kEncoding, kTokens, kTerms>(product, begin, end);
-    run<kEncoding, kTerms, kTokens - 1>(product, begin, end);
+    stream_tokens<kEncoding, kTerms, kTokens - 1>(product, begin, end);
   }
 }
 
-struct Entry {
-  Encoding encoding;
-  ProductKernel kernels[2];
+struct Kernels {
+  template <Encoding kEncoding, int kTerms>
+  static void run(const Product& product, std::int64_t begin, std::int64_t end) {
+    if (product.m <= kStreamTokens) return stream_tokens<kEncoding, kTerms>(product, begin, end);
+    panel_tiles<kEncoding, kTerms>(product, begin, end);
+  }
 };
-
-struct Entries {
-  Entry all[std::size(kKinds)];
-};
-
-template <std::size_t... kIndex>
-constexpr Entries make_entries(std::index_sequence<kIndex...>) {
-  return {{{kKinds[kIndex], {&run<kKinds[kIndex], 1>, &run<kKinds[kIndex], 2>}}...}};
-}
-
-constexpr Entries kEntries = make_entries(std::make_index_sequence<std::size(kKinds)>());
 
 }  // namespace
 
-ProductKernel product_avx2(const Encoding& encoding, int terms) {
-  for (const Entry& e : kEntries.all) {
-    if (e.encoding == encoding.kind()) return e.kernels[terms - 1];
-  }
-  return nullptr;
-}
+ProductKernel product_avx2(const Encoding& encoding, int terms) { return find_kernel<Kernels>(encoding, terms); }
 
 }  // namespace pagoda::kernels::int8_gemm
