@@ -40,13 +40,13 @@ GenerateAnswer::GenerateAnswer(AnswerContext context, Work work, Workers& worker
     : context_(std::move(context)), workers_(workers), shared_(std::make_shared<Shared>()) {
   shared_->work = std::move(work);
   workers.run(size, [shared = shared_] {
-    Work work;
+    Work begun;
     {
       const std::scoped_lock lock(shared->mutex);
-      work.swap(shared->work);
+      begun.swap(shared->work);
     }
     if (shared->abandoned) return;
-    Outcome outcome = work(shared->abandoned);
+    Outcome outcome = begun(shared->abandoned);
     const std::scoped_lock lock(shared->mutex);
     if (shared->abandoned) return;  // what was started ends with `outcome`
     shared->outcome = std::move(outcome);

@@ -18,7 +18,8 @@ std::int64_t resident_bytes() {
 
 // A request of a few hundred bytes may need gigabytes at most: what it does not get to takes no memory.
 TEST(Job, TakesMemoryForResultsThatAreThere) {
-  Submission submission{.prompt = {1, 2, 3}};
+  Submission submission;
+  submission.prompt = {1, 2, 3};
   submission.sampling.logprobs = 20;
   const std::int64_t before = resident_bytes();
   Job job(submission, 3'000'001);
