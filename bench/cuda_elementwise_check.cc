@@ -35,6 +35,9 @@ constexpr QkvCase kQkvCases[] = {
     {6, 2, 96, 96, 10, 96, 16, 2, false, false, true, true, true},
     {3, 3, 72, 72, 20, 40, 64, 1, true, true, true, true, true},
     {2, 1, 64, 128, 32, 64, 16, 0, false, false, false, false, false},
+    {7, 1, 64, 64, 32, 64, 8, 2, false, false, true, true, true},  // wide: odd numbers of heads a warp
+    {3, 2, 256, 256, 128, 256, 16, 0, false, false, false, false, false},
+    {5, 1, 128, 128, 20, 128, 16, 1, false, false, false, false, true},  // turned in part: not wide
 };
 
 device::CompileUnit qkv_unit(const GpuBench& bench, const QkvCase& c) {
@@ -112,7 +115,10 @@ bool check_qkv(GpuBench& bench, const QkvCase& c) {
   p.weight_shift = 0.25f;
   p.key_scale = key_scale;
   p.value_scale = value_scale;
-  const auto blocks = static_cast<std::uint32_t>((c.heads + 2 * c.kv_heads + 3) / 4);
+  const int heads_a_warp = qkv_store_heads(c.key_dim, c.value_dim, c.interleaved);
+  p.wide = heads_a_warp > 0 && !c.input_float && (!c.rope || 2 * c.pairs == c.key_dim) ? 1 : 0;
+  const std::int64_t heads_a_block = 4 * (p.wide != 0 ? heads_a_warp : 1);
+  const auto blocks = static_cast<std::uint32_t>((c.heads + 2 * c.kv_heads + heads_a_block - 1) / heads_a_block);
   bench.kernel<CudaQkvStoreParams>(qkv_unit(bench, c), "qkv_store")
       .launch(bench.stream(), {.grid = {.x = blocks, .y = 3}, .block = {.x = 128}}, p);
 

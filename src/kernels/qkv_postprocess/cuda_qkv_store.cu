@@ -2,7 +2,8 @@
 // value without, NORM 2), RoPE of query and key; queries go to bf16 rows, keys and values into their slots of the
 // cache, rounded once. A warp takes one head of one token, which lies in shared memory between the steps. Grid: x over
 // heads (queries, keys, values), WARPS a block; y over tokens, in turn. What does not come from the products (slots,
-// rotations, norm weights) is fetched before they have ended. Bytes: each element in and out once. Constants:
+// rotations, norm weights) is fetched before they have ended. Where `wide` is set, a lane has eight elements and nothing
+// lies in shared memory (store_wide). Bytes: each element in and out once. Constants:
 // KEY_DIM, VALUE_DIM (both 0: any up to 512), INPUT_FLOAT (0: bf16), NORM (0 none, 1 query and key, 2 all), INTERLEAVED
 // (0: pairs are half of pairing_dim apart), KV_FP8 (0: bf16; 1: e4m3, sm_89 and later), WARPS.
 #include "kernels/cuda/ptx.cuh"
@@ -176,12 +177,124 @@ __device__ __forceinline__ void store_slot(const CudaQkvStoreParams& p, const He
 #endif
 }
 
+constexpr int kHeads = INPUT_FLOAT ? 0 : qkv_store_heads(KEY_DIM, VALUE_DIM, INTERLEAVED != 0);
+constexpr int kWideDim = kHeads > 0 ? KEY_DIM : 256;  // a unit without sizes compiles the code and never runs it
+
+/// Four neighbouring elements.
+__device__ __forceinline__ void add_bias(float (&x)[4], const float* bias, int at) {
+  if (bias == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] += bias[at + i];
+}
+__device__ __forceinline__ void widen(float (&x)[4], uint2 words) {
+  x[0] = bf16_low(words.x), x[1] = bf16_high(words.x), x[2] = bf16_low(words.y), x[3] = bf16_high(words.y);
+}
+__device__ __forceinline__ uint2 narrow(const float (&x)[4], float factor) {
+  return {pack_bf16(x[0] * factor, x[1] * factor), pack_bf16(x[2] * factor, x[3] * factor)};
+}
+#if KV_FP8
+__device__ __forceinline__ std::uint32_t narrow_fp8(const float (&x)[4], float factor) {
+  std::uint16_t low, high;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(x[1] * factor), "f"(x[0] * factor));
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(x[3] * factor), "f"(x[2] * factor));
+  return low | std::uint32_t{high} << 16;
+}
+#endif
+
+/// The whole work of a block if p.wide: a lane has four elements of a head's first half and the four that they are
+/// rotated with, so nothing is exchanged but the norm's sums. A fifth of the instructions of a lane for two elements.
+__device__ __forceinline__ void store_wide(const CudaQkvStoreParams& p) {
+  constexpr int kLanes = kWideDim / 8;
+  const int lane = threadIdx.x % 32;
+  const int first = lane % kLanes * 4, second = kWideDim / 2 + first;
+  const int number =
+      (static_cast<int>(blockIdx.x) * WARPS + static_cast<int>(threadIdx.x) / 32) * kHeads + lane / kLanes;
+  const bool idle = number >= p.num_heads + 2 * p.num_kv_heads;
+  const Head head = locate(p, idle ? 0 : number);
+  const bool rotates = !head.is_value && p.rope != nullptr;
+  const float* norm = head.is_query ? p.query_norm : head.is_value ? nullptr : p.key_norm;
+  float weight[2][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    weight[0][i] = NORM >= 1 && norm != nullptr ? norm[first + i] + p.weight_shift : 1.0f;
+    weight[1][i] = NORM >= 1 && norm != nullptr ? norm[second + i] + p.weight_shift : 1.0f;
+  }
+  bool waited = false;
+  for (std::int64_t token = blockIdx.y; token < p.tokens; token += gridDim.y) {
+    const std::int64_t slot = p.write_slots[token];
+    float4 turns[2] = {};  // cosine and sine of two pairs each
+    if (rotates) {
+      const float* table = p.rope + (p.positions[token] * p.num_pairs + first) * 2;
+      turns[0] = *reinterpret_cast<const float4*>(table);
+      turns[1] = *reinterpret_cast<const float4*>(table + 4);
+    }
+    if (!waited) {
+      wait_for_producers();
+      release_consumers();  // not before: see cuda_decode.cu
+      waited = true;
+    }
+    const auto* from = static_cast<const std::uint16_t*>(head.from) + token * head.stride + head.index * kWideDim;
+    float x[4], y[4];
+    widen(x, *reinterpret_cast<const uint2*>(from + first));
+    widen(y, *reinterpret_cast<const uint2*>(from + second));
+    add_bias(x, head.bias, first);
+    add_bias(y, head.bias, second);
+    if constexpr (NORM >= 1) {
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum = fmaf(x[i], x[i], fmaf(y[i], y[i], sum));
+#pragma unroll
+      for (int offset = kLanes / 2; offset > 0; offset >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+      if (!head.is_value || NORM == 2) {
+        const float factor = rsqrtf(sum / static_cast<float>(kWideDim) + p.epsilon);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[i] *= factor * weight[0][i], y[i] *= factor * weight[1][i];
+      }
+    }
+    if (rotates) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float4 both = turns[i / 2];
+        const float cosine = i % 2 == 0 ? both.x : both.z, sine = i % 2 == 0 ? both.y : both.w;
+        const float turned = fmaf(x[i], cosine, -y[i] * sine);
+        y[i] = fmaf(y[i], cosine, x[i] * sine);
+        x[i] = turned;
+      }
+    }
+    if (idle) continue;
+    if (head.is_query) {
+      auto* to = static_cast<std::uint16_t*>(p.query_out) + token * p.query_out_stride + head.index * kWideDim;
+      *reinterpret_cast<uint2*>(to + first) = narrow(x, 1.0f);
+      *reinterpret_cast<uint2*>(to + second) = narrow(y, 1.0f);
+    } else if (slot >= 0) {
+      const std::int64_t in_page = std::int64_t{head.index} * p.block_size * 2 * kWideDim;
+      const std::int64_t inside = in_page + (head.is_value ? std::int64_t{p.block_size} * kWideDim : 0);
+      char* page = static_cast<char*>(p.pages) + slot / p.block_size * p.block_stride;
+      const std::int64_t at = inside + slot % p.block_size * kWideDim;
+      const float factor = 1.0f / (head.is_value ? p.value_scale : p.key_scale);
+#if KV_FP8
+      auto* to = reinterpret_cast<std::uint8_t*>(page) + at;
+      *reinterpret_cast<std::uint32_t*>(to + first) = narrow_fp8(x, factor);
+      *reinterpret_cast<std::uint32_t*>(to + second) = narrow_fp8(y, factor);
+#else
+      auto* to = reinterpret_cast<std::uint16_t*>(page) + at;
+      *reinterpret_cast<uint2*>(to + first) = narrow(x, factor);
+      *reinterpret_cast<uint2*>(to + second) = narrow(y, factor);
+#endif
+    }
+  }
+  if (!waited) wait_for_producers();
+}
+
 }  // namespace pagoda::kernels
 
 using namespace pagoda;
 using namespace pagoda::kernels;
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_store(const __grid_constant__ CudaQkvStoreParams p) {
+  if constexpr (kHeads > 0) {
+    if (p.wide != 0) return store_wide(p);
+  }
   __shared__ __align__(16) float rows[WARPS][kRow];
   float* x = rows[threadIdx.x / 32];
   const int number = blockIdx.x * WARPS + threadIdx.x / 32;

@@ -34,6 +34,13 @@ CompileUnit store_unit(const AttentionInProblem& problem, const DeviceCaps& caps
                     define("KV_FP8", problem.layout.dtype == DType::kFp8E4m3), define("WARPS", kStoreWarps)});
 }
 
+/// Of a warp of the last kernel, if it can take heads the wide way.
+int wide_heads(const AttentionInProblem& problem) {
+  const QkvPostprocessProblem& post = problem.post;
+  if (problem.norm.any_size) return 0;
+  return qkv_store_heads(post.key_dim, post.value_dim, post.rope.pairing == RopePairing::kInterleaved);
+}
+
 struct Buffers {
   MatrixView normed, key, value;
   std::byte* product = nullptr;
@@ -106,8 +113,9 @@ struct Prepared {
     params.block_stride = args.pages.block_stride;
     params.tokens = tokens;
     const std::int64_t heads = problem.post.num_heads + 2 * problem.post.num_kv_heads;
+    const std::int64_t heads_a_block = kStoreWarps * (fixed.wide != 0 ? wide_heads(problem) : 1);
     store.launch(stream,
-                 {.grid = {.x = grid_size(ceil_div<std::int64_t>(heads, kStoreWarps)), .y = grid_rows(tokens)},
+                 {.grid = {.x = grid_size(ceil_div<std::int64_t>(heads, heads_a_block)), .y = grid_rows(tokens)},
                   .block = {.x = kStoreWarps * 32},
                   .programmatic = programmatic},
                  params);
@@ -135,6 +143,9 @@ Result<AttentionInStep> prepare(const AttentionInProblem& problem, const Attenti
   fixed.block_size = static_cast<std::int32_t>(problem.layout.block_size);
   fixed.num_pairs = static_cast<std::int32_t>(post.rope.num_pairs());
   fixed.pairing_dim = static_cast<std::int32_t>(post.rope.pairing_dim());
+  // Rows of the step's buffers begin at multiples of 16 bytes.
+  const bool whole = post.rope.pairing_dim() == post.key_dim && 2 * post.rope.num_pairs() == post.key_dim;
+  fixed.wide = wide_heads(problem) > 0 && (fixed.rope == nullptr || whole) ? 1 : 0;
   fixed.epsilon = static_cast<float>(post.epsilon);
   fixed.weight_shift = post.weight_shift;
   fixed.key_scale = problem.layout.key_scale;
