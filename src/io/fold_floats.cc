@@ -35,8 +35,13 @@ Status WeightFolder::fp8(const std::string& base, const TensorEntry& codes) {
     planar.scales = grid_words(std::move(scale_grid), planar.format->group);
   }
   planar.codes = row_codes(codes, planar.rows, planar.cols, 8, 8, CodeOrder::kPlain);
+  // ModelOpt's permission is the scale of activations beside the weight.
+  const QuantScheme* scheme = PAGODA_TRY(quantization_.scheme_of(base));
+  const bool fp8_input = scheme != nullptr ? scheme->fp8_input : part(base + ".input_scale") != nullptr;
   drop(base);
-  return put(base + ".weight", codes, std::move(planar));
+  PAGODA_TRY(put(base + ".weight", codes, std::move(planar)));
+  folded_.at(codes.name).fp8_input = fp8_input;
+  return Ok{};
 }
 
 /// Bytes of two e2m1: NVFP4, in ModelOpt's direction (`weight_scale_2`, a multiplier) and in compressed-tensors'

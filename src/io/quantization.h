@@ -34,6 +34,7 @@ struct QuantScheme {
   bool symmetric = true;
   std::string type = "int";  ///< or float
   bool ordered = false;      ///< columns lie in another order than that of their groups: a tensor has to say in which
+  bool fp8_input = false;    ///< activations may be rounded to e4m3
   // compressed-tensors: what it holds for.
   std::vector<std::string> targets;  ///< module names and classes
   std::vector<ModulePattern> patterns;

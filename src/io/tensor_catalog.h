@@ -30,6 +30,9 @@ struct TensorEntry {
   std::shared_ptr<const Planar> planar = {};
   /// All of it is zero: a bias that a model need not have.
   bool zero = false;
+  /// The checkpoint lets what the weight is multiplied with be rounded to e4m3. A permission: the weight's values are
+  /// the same without it.
+  bool fp8_input = false;
 
   /// Not empty if rows have their columns in another order: column c of what is read is column column_order()[c].
   std::span<const std::int32_t> column_order() const;

@@ -34,8 +34,11 @@ StageChoice choice_with_product(std::string_view stage, const Chosen& chosen, co
           .layers = {},
           .candidate = pagoda::format("{}: {}", chosen.kernel->name, linear->name),
           .layout = layouts_of(chosen.problem.product),
-          .reason = pagoda::format("the first of linear's candidates that reads {} at precision {} on {}",
-                                   formats_of(product), kernels::to_string(product.precision), plan.caps.name)};
+          .reason = pagoda::format("the first of linear's candidates that reads {} at precision {} on {}{}",
+                                   formats_of(product), kernels::to_string(product.precision), plan.caps.name,
+                                   linear->rounds_input != nullptr && linear->rounds_input(product, plan.caps)
+                                       ? "; 17 and more rows of x are rounded to e4m3, as the checkpoint allows"
+                                       : "")};
 }
 
 constexpr std::size_t kStagesOfALayer = 5;

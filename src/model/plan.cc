@@ -184,7 +184,8 @@ Result<LinearProblem> Planner::product(std::int32_t layer, std::initializer_list
         .layout = nullptr,
         .n = tensor.rows,
         .has_bias = has_bias,
-        .ordered = !tensor.entry->column_order().empty()};
+        .ordered = !tensor.entry->column_order().empty(),
+        .fp8_input = tensor.entry->fp8_input};
   }
   if (kernels::first_linear_kernel(problem, plan_.caps) == nullptr) {
     const io::TensorEntry& entry = *weight(roles.begin()->first, layer).tensor.entry;

@@ -72,6 +72,10 @@ Result<std::unique_ptr<LinearStep>> prepare(const LinearProblem& problem, std::s
       PAGODA_TRY(CudaProduct::prepare(product_of(problem), weights, device::cuda::cuda(device)))));
 }
 
+bool rounds_input(const LinearProblem& problem, const DeviceCaps& caps) {
+  return CudaProduct::rounds_input(product_of(problem), caps);
+}
+
 }  // namespace
 
 const LinearKernel kMma16CudaLinear = {.name = "cuda_mma16",
@@ -88,7 +92,8 @@ const LinearKernel kMmaCodesCudaLinear = {.name = "cuda_mma_codes",
                                           .supports = supports_codes,
                                           .scratch_bytes = scratch_bytes,
                                           .units = units,
-                                          .prepare = prepare};
+                                          .prepare = prepare,
+                                          .rounds_input = rounds_input};
 
 const LinearKernel kRowsCudaLinear = {.name = "cuda_rows",
                                       .arithmetic = arithmetic,

@@ -105,8 +105,8 @@ struct ManyRows {
     return wgmma.emplace().prepare(problem, weights, device);
   }
   void launch(const CudaProductArgs& args, const MmaRowsWeight (&weights)[kMaxLinearWeights], bool mapped,
-              device::cuda::CudaStream& stream) const {
-    if (wgmma) return wgmma->launch(args, weights, mapped, stream);
+              device::cuda::CudaStream& stream, const float* input_scales = nullptr) const {
+    if (wgmma) return wgmma->launch(args, weights, mapped, input_scales, stream);
     tiles.launch(args, weights, stream);
   }
 };
@@ -123,10 +123,15 @@ bool reads_codes(const CudaProductProblem& problem, const device::DeviceCaps& ca
          });
 }
 
+/// Whether many rows are rounded, and multiplied by codes of e4m3 as they lie.
+bool rounds(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  return WgmmaTiles::supports(problem, caps) && of_e4m3(problem);
+}
+
 /// The product as many rows see it: weights that are unpacked or decoded first as what they become.
 CudaProductProblem many_rows(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   CudaProductProblem many = problem;
-  if (reads_codes(problem, caps)) return many;
+  if (reads_codes(problem, caps) || rounds(problem, caps)) return many;
   for (LinearWeightSpec& weight : many.linear.weights) weight.layout = &kMma16Layout;
   return many;
 }
@@ -136,10 +141,11 @@ CudaProductProblem many_rows(const CudaProductProblem& problem, const device::De
 struct CudaProduct::Prepared {
   FewRows few;  // of fragment order, where it serves
   ManyRows many;
-  Unpack unpack;                   // before many rows, of weights with codes
-  std::optional<Generic> generic;  // instead of fragment order
+  Unpack unpack;                    // before many rows, of weights with codes
+  std::optional<RoundInput> round;  // the same of x, of e4m3
+  std::optional<Generic> generic;   // instead of fragment order
   std::int64_t most_rows_in_turn = kMostRowsInTurn;
-  std::size_t decoded_bytes = 0;  // of the scratch: what lies before the slices' sums
+  std::size_t decoded_bytes = 0;  // of the scratch: what lies before the slices' sums, weights or rounded rows
   MmaRowsWeight weights[kMaxLinearWeights] = {};
 };
 
@@ -151,6 +157,10 @@ bool CudaProduct::supports(const CudaProductProblem& problem, const device::Devi
   return fragment_ordered(linear) || file_ordered(linear);
 }
 
+bool CudaProduct::rounds_input(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
+  return rounds(problem, caps);
+}
+
 std::size_t CudaProduct::slice_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   const std::size_t many = needs_many(problem, caps) ? ManyRows::scratch_bytes(many_rows(problem, caps), caps) : 0;
   return fragment_ordered(problem.linear) ? std::max(many, FewRows::scratch_bytes(problem, caps)) : many;
@@ -158,6 +168,7 @@ std::size_t CudaProduct::slice_bytes(const CudaProductProblem& problem, const de
 
 std::size_t CudaProduct::decoded_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   if (!fragment_ordered(problem.linear)) return Generic::scratch_bytes(problem);
+  if (rounds(problem, caps)) return needs_many(problem, caps) ? RoundInput::scratch_bytes(problem) : 0;
   return needs_many(problem, caps) && !reads_codes(problem, caps) ? Unpack::scratch_bytes(problem) : 0;
 }
 
@@ -169,7 +180,9 @@ std::vector<CompileUnit> CudaProduct::units(const CudaProductProblem& problem, c
   const bool ordered = fragment_ordered(problem.linear);
   std::vector<CompileUnit> units = ordered ? FewRows::units(problem, caps) : Generic::units(problem, caps);
   if (!needs_many(problem, caps)) return units;
-  if (ordered && !reads_codes(problem, caps)) {
+  if (ordered && rounds(problem, caps)) {
+    units.push_back(RoundInput::unit(caps));
+  } else if (ordered && !reads_codes(problem, caps)) {
     std::ranges::copy(Unpack::units(problem, caps), std::back_inserter(units));
   }
   std::ranges::copy(ManyRows::units(many_rows(problem, caps), caps), std::back_inserter(units));
@@ -180,7 +193,8 @@ Result<CudaProduct> CudaProduct::prepare(const CudaProductProblem& problem, std:
                                          device::cuda::CudaDevice& device) {
   auto prepared = std::make_shared<Prepared>();
   const bool many = needs_many(problem, device.caps());
-  const bool codes = reads_codes(problem, device.caps());
+  const bool round = rounds(problem, device.caps());
+  const bool codes = round || reads_codes(problem, device.caps());
   // One kernel for all numbers of rows has one order of sums.
   if (problem.linear.deterministic) prepared->most_rows_in_turn = 0;
   prepared->decoded_bytes = decoded_bytes(problem, device.caps());
@@ -191,6 +205,7 @@ Result<CudaProduct> CudaProduct::prepare(const CudaProductProblem& problem, std:
   if (fragment_ordered(problem.linear)) {
     PAGODA_TRY(prepared->few.prepare(problem, weights, device));
     if (many && !codes) PAGODA_TRY(prepared->unpack.prepare(weights, device));
+    if (many && round) PAGODA_TRY(prepared->round.emplace().prepare(problem, device));
   } else {
     PAGODA_TRY(prepared->generic.emplace().prepare(problem, weights, device));
   }
@@ -206,6 +221,12 @@ void CudaProduct::launch(const CudaProductArgs& args, device::cuda::CudaStream& 
   const Prepared& p = *prepared_;
   if (p.few.serves(args.m)) return p.few.launch(args, stream);
   if (p.generic && args.m <= p.most_rows_in_turn) return p.generic->launch_rows(args, stream);
+  if (p.round) {
+    CudaProductArgs rounded = args;
+    const float* const scales = p.round->launch(rounded, stream);
+    rounded.scratch += p.decoded_bytes;
+    return p.many.launch(rounded, p.weights, true, stream, scales);
+  }
   if (!p.generic && !p.unpack.any()) return p.many.launch(args, p.weights, true, stream);
   MmaRowsWeight decoded[kMaxLinearWeights];
   std::ranges::copy(p.weights, decoded);

@@ -6,6 +6,8 @@
 //   1 … 16      mma_bulk_rows (9.0 on)         mma_bulk_codes                 generic_rows
 //   more        wgmma_tiles (9.0), mma_tiles   wgmma_tiles (9.0, one coding)  decoded to mma16 in scratch,
 //                                              else unpacked in scratch       then as bf16
+//
+// More rows of e4m3 whose checkpoint lets x be rounded: x as e4m3 in scratch, then wgmma_tiles of e4m3 by e4m3 (9.0).
 #pragma once
 
 #include <array>
@@ -51,6 +53,8 @@ struct CudaProductArgs {
 class CudaProduct {
  public:
   static bool supports(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  /// Whether more rows than kernels of few take are rounded to e4m3.
+  static bool rounds_input(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   /// Of the sums that slices of k leave; part of scratch_bytes.
   static std::size_t slice_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
@@ -65,7 +69,7 @@ class CudaProduct {
   void launch(const CudaProductArgs& args, device::cuda::CudaStream& stream) const;
 
  private:
-  /// Of weights made mma16 in scratch.
+  /// Of weights made mma16 in scratch, or of x made e4m3.
   static std::size_t decoded_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
 
   struct Prepared;

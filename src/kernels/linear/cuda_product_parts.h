@@ -11,6 +11,7 @@
 #include "kernels/linear/cuda_mma_bulk_rows.h"
 #include "kernels/linear/cuda_mma_tiles.h"
 #include "kernels/linear/cuda_product.h"
+#include "kernels/linear/cuda_quantize_e4m3.h"
 #include "kernels/linear/cuda_to_mma16.h"
 #include "kernels/linear/cuda_wgmma_tiles_plan.h"
 #include "kernels/rms_norm/cuda_rms_norm.h"
@@ -25,6 +26,9 @@ inline bool is_gated(const CudaProductProblem& problem) {
 
 /// Tiles of 16 rows that blocks take in turn: of all weights, or of gate and up together.
 std::int64_t row_tiles(const CudaProductProblem& problem);
+
+/// Whether all weights are e4m3 with a scale for 128 columns, for inputs of e4m3: products of many rows then round x.
+bool of_e4m3(const CudaProductProblem& problem);
 
 /// The weights as device code takes them, outputs left open.
 MmaRowsWeight device_weight(const LinearWeight& weight);
@@ -156,9 +160,9 @@ class WgmmaTiles {
   /// `weights` without data if they get it at each launch.
   Status prepare(const CudaProductProblem& problem, const MmaRowsWeight (&weights)[kMaxLinearWeights],
                  device::cuda::CudaDevice& device);
-  /// `mapped`: the weights are those of `prepare`.
+  /// `mapped`: the weights are those of `prepare`. `input_scales`: one a row, where the input is rounded.
   void launch(const CudaProductArgs& args, const MmaRowsWeight (&weights)[kMaxLinearWeights], bool mapped,
-              device::cuda::CudaStream& stream) const;
+              const float* input_scales, device::cuda::CudaStream& stream) const;
 
  private:
   struct Maps {
@@ -221,6 +225,20 @@ class Unpack {
   };
   std::vector<Part> parts_;
   bool programmatic_ = false;
+};
+
+/// cuda_quantize_e4m3.cu: x as e4m3 with a scale a row in scratch, before products of many rows.
+class RoundInput {
+ public:
+  static CompileUnit unit(const device::DeviceCaps& caps);
+  static std::size_t scratch_bytes(const CudaProductProblem& problem);
+  Status prepare(const CudaProductProblem& problem, device::cuda::CudaDevice& device);
+  /// Makes the input of `args` what it has made of it, and returns the rows' scales.
+  const float* launch(CudaProductArgs& args, device::cuda::CudaStream& stream) const;
+
+ private:
+  device::cuda::Kernel<QuantizeE4m3Params> kernel_;
+  std::int64_t k_ = 0, scale_bytes_ = 0;
 };
 
 /// Formats that no kernel here reads as they lie: cuda_generic_rows.cu for few rows, and cuda_to_bf16.cu before tiles.

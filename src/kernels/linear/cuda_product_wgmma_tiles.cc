@@ -18,7 +18,7 @@ WgmmaTilesProblem problem_at(const CudaProductProblem& problem, std::int64_t m, 
   WgmmaTilesProblem tiles{.m = m, .n = {}, .k = problem.linear.k, .epilogue = static_cast<int>(problem.epilogue)};
   if (has_codes(problem)) {
     tiles.format = problem.linear.weights[0].format;
-    tiles.weights = wgmma_tiles_codes(*tiles.format->coding);
+    tiles.weights = of_e4m3(problem) ? kWgmmaE4m3 : wgmma_tiles_codes(*tiles.format->coding);
   }
   for (int i = 0; i < problem.linear.num_weights; ++i)
     tiles.n[static_cast<std::size_t>(i)] = problem.linear.weights[i].n;
@@ -115,7 +115,7 @@ WgmmaTiles::Maps WgmmaTiles::map_weights(const Bucket& bucket,
 }
 
 void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weights)[kMaxLinearWeights], bool mapped,
-                        device::cuda::CudaStream& stream) const {
+                        const float* input_scales, device::cuda::CudaStream& stream) const {
   const auto at = std::ranges::find_if(buckets_, [&](const Bucket& each) { return args.m <= each.most_rows; });
   const Bucket& bucket = at == buckets_.end() ? buckets_.back() : *at;
   const WgmmaTilesShape& shape = bucket.plan.shape;
@@ -129,6 +129,7 @@ void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weigh
   std::ranges::copy(maps.weights, params.weight_maps);
   std::ranges::copy(maps.scales, params.scale_maps);
   set_outputs(params.weights, args);
+  params.input_scales = input_scales;
   params.m = args.m;
   params.k = problem.k;
   params.num_weights = num_weights_;

@@ -31,6 +31,8 @@ struct LinearWeightSpec {
   std::int64_t n = 0;  ///< rows: width of the output
   bool has_bias = false;
   bool ordered = false;  ///< see LinearWeight::order. Only the layouts rows and rows_f32 are read so
+  /// The checkpoint was made for inputs that are rounded to e4m3 too: a candidate may round them, row by row.
+  bool fp8_input = false;
 };
 
 /// What is to be computed, as far as a plan knows it.
@@ -92,6 +94,10 @@ struct LinearKernel {
   /// Once, when weights have addresses; `weights` are those of the problem, in its order.
   Result<std::unique_ptr<LinearStep>> (*prepare)(const LinearProblem& problem, std::span<const LinearWeight> weights,
                                                  device::Device& device) = nullptr;
+
+  /// Whether a step rounds rows of its input to e4m3 where LinearWeightSpec::fp8_input allows it; null if none ever
+  /// does.
+  bool (*rounds_input)(const LinearProblem& problem, const device::DeviceCaps& caps) = nullptr;
 };
 
 /// All candidates, best first. For every device the last one that fits it supports every problem.

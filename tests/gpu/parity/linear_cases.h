@@ -23,7 +23,9 @@ struct LinearCase {
 
   std::string name() const {
     std::string text;
-    for (const WeightCase& weight : weights) text += weight.format + " n" + std::to_string(weight.n) + " ";
+    for (const WeightCase& weight : weights) {
+      text += weight.format + (weight.fp8_input ? " of fp8" : "") + " n" + std::to_string(weight.n) + " ";
+    }
     return text + "k" + std::to_string(k) + (deterministic ? " deterministic" : "");
   }
 };
@@ -53,6 +55,11 @@ inline std::vector<LinearCase> linear_cases() {
     all.push_back({.weights = beside_bf16, .k = 520, .deterministic = deterministic});
   }
   all.push_back({.weights = {{"bf16", 1201, false}}, .k = 264});
+  if (is_chosen("fp8_e4m3")) {
+    all.push_back({.weights = {{"fp8_e4m3", 96, true, true}, {"fp8_e4m3", 33, false, true}}, .k = 1208});
+    all.push_back(
+        {.weights = {{"fp8_e4m3", 77, false, true}}, .k = 576, .deterministic = true});  // then nothing is rounded
+  }
   return all;
 }
 

@@ -201,5 +201,32 @@ TEST(GpuPlans, WideHeadsAreSlowerAndNotRefused) {
   EXPECT_EQ(kernels::choose(kernels::attention_kernels(), problem, caps), nullptr);
 }
 
+// Where a checkpoint allows it, and where the GPU has the products; the plan says so.
+TEST(GpuPlans, RowsAreRoundedToE4m3ByPermission) {
+  const std::string config = std::string(PAGODA_SOURCE_DIR) + "/configs/Llama-3.1-8B.json";
+  const auto rounds = [&](const char* gpu, ModelOptions options) {
+    options.max_running = 64;
+    const DescribedFile described = describe_file(config, options).value();
+    const auto units = units_of(described.description, device::gpu_caps(gpu).value(), options, 1).value();
+    const auto has = [&](const char* source) {
+      return std::ranges::any_of(units, [&](const CompileUnit& unit) { return unit.source == source; });
+    };
+    const bool found = has("kernels/linear/cuda_quantize_e4m3.cu");
+    EXPECT_FALSE(found && has("kernels/linear/cuda_unpack_codes.cu")) << gpu;
+    return found;
+  };
+  EXPECT_TRUE(rounds("h200", {.dummy_weights = "fp8_e4m3", .dummy_head = "bf16"}));
+  EXPECT_FALSE(rounds("h200", {.deterministic = true, .dummy_weights = "fp8_e4m3"}));
+  EXPECT_FALSE(rounds("h200", {.dummy_weights = "fp8_e5m2"}));
+  EXPECT_FALSE(rounds("b200", {.dummy_weights = "fp8_e4m3"}));
+  const Library library = Library::create({.threads = 1}).value();
+  const auto shown = inspect(library, config,
+                             {.model = {.device = "cuda", .dummy_weights = "fp8_e4m3"}, .plan = true, .caps = "h200"});
+  ASSERT_TRUE(shown.ok()) << shown.error().message;
+  EXPECT_TRUE(std::ranges::any_of(shown->plan, [](const auto& choice) {
+    return choice.stage == "ffn_in" && choice.reason.find("rounded to e4m3") != std::string::npos;
+  }));
+}
+
 }  // namespace
 }  // namespace pagoda::api

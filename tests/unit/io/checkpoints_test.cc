@@ -86,6 +86,30 @@ TEST(CheckpointGoldens, NoticeWrongReadings) {
   }
 }
 
+TEST(CheckpointGoldens, LeaveToRoundActivationsIsRead) {
+  const char kFloat8[] = "\"input_activations\": {\"num_bits\": 8, \"type\": \"float\", \"dynamic\": true}";
+  const char kInt8[] = "\"input_activations\": {\"num_bits\": 8, \"type\": \"int\", \"dynamic\": true}";
+  const std::tuple<const char*, const char*, const char*, bool> cases[] = {
+      {"fp8_block128", "\"dynamic\"", "\"dynamic\"", true},
+      {"fp8_block128", "\"dynamic\"", "\"static\"", true},
+      {"fp8_block128", "\"dynamic\"", "\"none\"", false},
+      {"fp8_channel", "\"symmetric\"", "\"symmetric\"", false},
+      {"fp8_channel", "\"input_activations\": null", kFloat8, true},
+      {"fp8_channel", "\"input_activations\": null", kInt8, false},
+      {"fp8_modelopt", "\"architectures\"", "\"architectures\"", true},
+      {"packed4_g128", "\"symmetric\"", "\"symmetric\"", false},
+  };
+  for (const auto& [name, from, to, allowed] : cases) {
+    const TemporaryFolder folder;
+    fixtures::copy_checkpoint(name, folder, from, to);
+    const auto file = open_model(folder.path());
+    ASSERT_TRUE(file.ok()) << name << ": " << file.error().message;
+    const TensorEntry* const entry = file->tensors().find("model.layers.0.mlp.down_proj.weight");
+    ASSERT_NE(entry, nullptr) << name;
+    EXPECT_EQ(entry->fp8_input, allowed) << name << ": " << to;
+  }
+}
+
 TEST(CheckpointGoldens, WhatIsNotServedIsRefusedByName) {
   const std::tuple<const char*, const char*, const char*, const char*> cases[] = {
       {"gptq4_g128", "\"gptq\"", "\"aqlm\"", "quantised by 'aqlm'"},
