@@ -8,6 +8,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/linear/cuda_mma_bulk_codes.h"
 #include "kernels/linear/cuda_pack_codes.h"
+#include "kernels/linear/cuda_product_parts.h"
 #include "unit/kernels/linear_cases.h"
 
 namespace pagoda::bench {
@@ -46,6 +47,7 @@ class Chain {
     p.window = static_cast<int>(std::clamp<std::int64_t>((v.window_kib * 1024 + stage / 2) / stage, 1, p.stages));
     const std::int64_t blocks =
         std::min<std::int64_t>(tiles * p.splits, bench_.context().caps().num_sms / p.splits * p.splits);
+    kernels::set_windows(p, tiles, blocks / p.splits, p.window);
     const LaunchConfig config{.grid = {.x = static_cast<std::uint32_t>(blocks)},
                               .block = {.x = static_cast<std::uint32_t>(v.warps * 32 + 32)},
                               .shared_bytes = static_cast<std::uint32_t>(p.stages * stage + fixed),

@@ -5,6 +5,7 @@
 //   mma_bulk_rows_chain [check]
 #include "gpu_bench.h"
 #include "kernels/linear/cuda_mma_bulk_rows.h"
+#include "kernels/linear/cuda_product_parts.h"
 #include "kernels/rms_norm/cuda_rms_norm.h"
 
 namespace pagoda::bench {
@@ -53,6 +54,7 @@ class Chain {
     p.window = v.window > 0 ? std::min(v.window, p.stages) : p.stages;
     const std::int64_t blocks = std::min<std::int64_t>(
         tiles * p.splits, std::int64_t{v.blocks_per_sm} * bench_.context().caps().num_sms / p.splits * p.splits);
+    if (v.window > 0) kernels::set_windows(p, tiles, blocks / p.splits, v.window);
     const LaunchConfig config{.grid = {.x = static_cast<std::uint32_t>(blocks)},
                               .block = {.x = static_cast<std::uint32_t>(v.warps * 32 + 32)},
                               .shared_bytes = static_cast<std::uint32_t>(p.stages * stage + fixed),

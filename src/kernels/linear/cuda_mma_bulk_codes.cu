@@ -104,11 +104,13 @@ __device__ __forceinline__ void feed(const MmaBulkCodesParams& p, const Slice& s
   Cursor at{0, 1};  // an empty ring: its first waits pass at once
   Cursor landed{0, 0};
   int under_way = 0;
-  for (std::int64_t tile = blockIdx.x / p.splits; tile < tiles; tile += gridDim.x / p.splits) {
+  const int block = static_cast<int>(blockIdx.x) / p.splits;
+  const int window = block < p.long_blocks ? p.long_window : p.window;
+  for (std::int64_t tile = block; tile < tiles; tile += gridDim.x / p.splits) {
     const Place place = locate(p, tile);
     for (int unit = 0; unit < slice.count; unit += STAGE_UNITS, at.advance(p.stages)) {
       wait_barrier(&s.empty[at.slot], at.parity);
-      if (under_way == p.window) {
+      if (under_way == window) {
         wait_barrier(&s.full[landed.slot], landed.parity);
         landed.advance(p.stages);
       } else {

@@ -25,6 +25,8 @@ struct MmaBulkCodesParams {
   std::int32_t m;             ///< rows of the input: at most 8 · TOKEN_TILES
   std::int32_t stages;        ///< of the ring: 1 to 32
   std::int32_t window;        ///< stages under way at once: at most `stages`
+  std::int32_t long_blocks;   ///< so many blocks (of a slice), the first ones, have a tile more than the others
+  std::int32_t long_window;   ///< stages under way at once in these
   std::int32_t splits;  ///< slices of k: block b takes slice b % splits; above 1 only for float output without norm
   float epsilon;
   float norm_shift;  ///< added to each weight of the norm

@@ -109,8 +109,8 @@ Status BulkCodes::prepare(const CudaProductProblem& problem, std::int64_t m, con
   params.scale = problem.scale;
   params.m = static_cast<std::int32_t>(m);
   params.stages = shape.stages;
-  params.window = static_cast<std::int32_t>(
-      std::clamp<std::int64_t>((kWindowBytes + shape.stage_bytes / 2) / shape.stage_bytes, 1, shape.stages));
+  const std::int64_t window = std::max<std::int64_t>((kWindowBytes + shape.stage_bytes / 2) / shape.stage_bytes, 1);
+  set_windows(params, row_tiles(problem), shape.blocks / shape.splits, window);
   params.splits = shape.splits;
   params.split_stride = m * problem.linear.weights[0].n;
   launch.params = params;

@@ -84,7 +84,7 @@ Status BulkRows::prepare(const CudaProductProblem& problem, std::int64_t m, cons
                    .programmatic = true};
   params.m = static_cast<std::int32_t>(m);
   params.stages = shape.stages;
-  params.window = std::min(kWindow * (16 / shape.stage_turns), shape.stages);
+  set_windows(params, row_tiles(problem), shape.blocks / shape.splits, kWindow * (16 / shape.stage_turns));
   params.splits = shape.splits;
   params.split_stride = m * problem.linear.weights[0].n;
   launch.params = params;

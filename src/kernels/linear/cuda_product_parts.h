@@ -55,6 +55,16 @@ class SliceSum {
   float scale_ = 1;
 };
 
+/// Where tiles do not divide among blocks, the first ones have one more. These keep more under way, so that all end
+/// together: a block's share of the memory's speed is that of its stages under way.
+template <class Params>
+void set_windows(Params& params, std::int64_t tiles, std::int64_t blocks, std::int64_t window) {
+  params.window = static_cast<std::int32_t>(std::min<std::int64_t>(window, params.stages));
+  params.long_blocks = static_cast<std::int32_t>(tiles % blocks);
+  const std::int64_t rounded = (2 * window * (tiles / blocks + 1) * blocks + tiles) / (2 * tiles);
+  params.long_window = static_cast<std::int32_t>(std::clamp<std::int64_t>(rounded, params.window, params.stages));
+}
+
 /// A launch for each number of rows of a kernel that may leave slices of k to be added.
 template <class Params>
 class BulkLaunches {
