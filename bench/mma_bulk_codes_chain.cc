@@ -2,7 +2,8 @@
 // as one graph of mma_bulk_codes kernels, with weights of their own, against the bytes they read; and products of 8192
 // × 8192 one after the other. First checks the kernels against double. Prints one JSON line a variant.
 //
-//   mma_bulk_codes_chain [check | short | tune | shapes]
+//   mma_bulk_codes_chain [check | short | tune | shapes | FORMAT]
+// (a format: one shape in two arrangements of warps, for a profiler)
 #include "device/cuda/blas.h"
 #include "gpu_bench.h"
 #include "kernels/cuda/launch.h"
@@ -17,7 +18,7 @@ namespace {
 using kernels::MmaBulkCodesParams;
 
 struct Variant {
-  int token_tiles, warps, stage_units, window_kib;
+  int token_tiles, warps, stage_units, at_once, window_kib;
 };
 
 class Chain {
@@ -25,10 +26,11 @@ class Chain {
   explicit Chain(GpuBench& bench) : bench_(bench) {}
 
   device::CompileUnit unit(const quant::Format& f, const Variant& v, bool norm, int epilogue) const {
-    return bench_.unit("kernels/linear/cuda_mma_bulk_codes.cu",
-                       {kernels::format_define(f), kernels::define("TOKEN_TILES", v.token_tiles),
-                        kernels::define("WARPS", v.warps), kernels::define("STAGE_UNITS", v.stage_units),
-                        kernels::define("NORM", norm), kernels::define("EPILOGUE", epilogue)});
+    return bench_.unit(
+        "kernels/linear/cuda_mma_bulk_codes.cu",
+        {kernels::format_define(f), kernels::define("TOKEN_TILES", v.token_tiles), kernels::define("WARPS", v.warps),
+         kernels::define("STAGE_UNITS", v.stage_units), kernels::define("AT_ONCE", v.at_once),
+         kernels::define("NORM", norm), kernels::define("EPILOGUE", epilogue)});
   }
   std::vector<device::CompileUnit> units(const quant::Format& f, const Variant& v, bool norm) const {
     return {unit(f, v, norm, 0), unit(f, v, false, 2), unit(f, v, norm, 3), unit(f, v, false, 0)};
@@ -290,8 +292,8 @@ class Chain {
     const double each = static_cast<double>(ms) / times;
     std::printf(
         "{\"op\": \"linear_codes\", \"case\": \"%s\", \"format\": \"%s\", \"m\": %d, \"warps\": %d, \"stage_units\": "
-        "%d, \"window_kib\": %d, \"us\": %.2f, \"bytes\": %lld, \"tb_s\": %.3f}\n",
-        name, std::string(f.name).c_str(), m, v.warps, v.stage_units, v.window_kib, each * 1e3,
+        "%d, \"at_once\": %d, \"window_kib\": %d, \"us\": %.2f, \"bytes\": %lld, \"tb_s\": %.3f}\n",
+        name, std::string(f.name).c_str(), m, v.warps, v.stage_units, v.at_once, v.window_kib, each * 1e3,
         static_cast<long long>(bytes_ / times), static_cast<double>(bytes_) / static_cast<double>(ms) / 1e9);
     std::fflush(stdout);
   }
@@ -326,19 +328,35 @@ int run(const std::string& what) {
   };
   std::vector<Timed> timed;
   if (what == "tune") {
-    for (const Variant v :
-         {Variant{1, 8, 32, 48}, {1, 8, 32, 96}, {1, 8, 64, 96}, {1, 8, 16, 48}, {1, 4, 32, 48}, {1, 16, 32, 48}}) {
+    for (const Variant v : {Variant{1, 16, 32, 2, 48},
+                            {1, 16, 32, 2, 96},
+                            {1, 16, 64, 2, 96},
+                            {1, 8, 32, 2, 96},
+                            {1, 8, 32, 4, 48},
+                            {1, 8, 32, 4, 96},
+                            {1, 16, 16, 1, 96},
+                            {1, 8, 16, 2, 96},
+                            {1, 12, 24, 2, 48},
+                            {1, 12, 48, 2, 96}}) {
       timed.push_back({v, 1});
     }
     fast.resize(2);
   } else {
-    timed.push_back({{1, 8, 32, 48}, 1});
-    timed.push_back({{1, 8, 32, 96}, 1});
-    timed.push_back({{2, 8, 16, 48}, 16});
-    timed.push_back({{2, 16, 16, 48}, 16});
+    timed.push_back({{1, 16, 32, 2, 48}, 1});
+    timed.push_back({{1, 16, 16, 1, 48}, 1});
+    timed.push_back({{1, 16, 16, 1, 96}, 1});
+    timed.push_back({{2, 8, 16, 1, 48}, 16});
+    timed.push_back({{2, 8, 16, 2, 48}, 16});
+  }
+  if (const quant::Format* one = quant::find_format(what); one != nullptr && one->coding != nullptr) {
+    for (const Variant v : {Variant{1, 8, 32, 4, 48}, Variant{1, 16, 32, 2, 48}}) {
+      bench.compile({chain.unit(*one, v, false, 0)});
+      chain.time_linear(8192, 8192, *one, v, 1);
+    }
+    return 0;
   }
   if (what == "check" || what == "shapes") timed.clear();
-  const Variant a{1, 8, 16, 48}, b{1, 16, 16, 48}, c{2, 8, 8, 48};
+  const Variant a{1, 8, 16, 2, 48}, b{1, 16, 16, 1, 48}, c{2, 8, 8, 1, 48};
   std::vector<device::CompileUnit> units;
   for (const quant::Format* f : formats) {
     units.push_back(chain.pack_unit(*f));
@@ -374,7 +392,7 @@ int run(const std::string& what) {
   }
   if (what == "shapes") {
     for (const quant::Format* f : fast) {
-      const Variant v{1, 8, 32, 48};
+      const Variant v = f->coding->bits <= 4 ? Variant{1, 8, 32, 4, 48} : Variant{1, 16, 32, 2, 48};
       bench.compile({chain.unit(*f, v, false, 0)});
       for (const auto& [n, k] : {std::pair{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {8192, 8192}}) {
         chain.time_linear(n, k, *f, v, 1);

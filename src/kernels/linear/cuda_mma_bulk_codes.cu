@@ -1,10 +1,10 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] for few rows of x, w in the layout mma_codes (cuda_mma_codes.h), on sm_90: what
 // cuda_mma_bulk_rows.cu is for bf16. A warp takes every WARPS-th unit of 64 columns of a tile: it makes bf16 fragments
 // of the codes in registers, multiplies, and adds the group's sums, scaled, to its own in float; so no weight is
-// rounded. It loads a unit while it multiplies the one before. Σx of the groups, which offsets and the codes' own bias
-// are multiplied with, is made once a block by products with ones. Bytes: codes and scales once; x once a block. Chosen
-// for decode of few rows on sm_90. Constants: FORMAT, TOKEN_TILES, WARPS, STAGE_UNITS (a multiple of WARPS and of 4),
-// NORM (0, 1), EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU, 4 GELU).
+// rounded. Σx of the groups, which offsets and the codes' own bias are multiplied with, is made once a block by
+// products with ones. Bytes: codes and scales once; x once a block. Chosen for decode of few rows on sm_90. Constants:
+// FORMAT, TOKEN_TILES, WARPS, STAGE_UNITS (a multiple of WARPS and of 4), NORM (0, 1), EPILOGUE (0 bf16, 1 float, 2
+// residual +=, 3 SiLU, 4 GELU).
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/format.cuh"
@@ -30,6 +30,7 @@ constexpr int kUnitBytes = unit_bytes(kCoding);
 constexpr int kSpanUnits = span_columns(kCoding) / kUnitColumns;
 constexpr int kStageCodes = STAGE_UNITS * kUnitBytes;
 constexpr int kSetBytes = mma_bulk_codes_set_bytes(kCoding, STAGE_UNITS);
+constexpr int kAtOnce = STAGE_UNITS / WARPS < AT_ONCE ? STAGE_UNITS / WARPS : AT_ONCE;
 constexpr int kGroupColumns = kCoding.group < kUnitColumns ? kCoding.group : kUnitColumns;
 constexpr int kUnitSums = mma_bulk_codes_sums(kCoding);
 constexpr float kOutputFactor = TheCodes::kExponent == 126   ? 0x1p30f
@@ -38,9 +39,6 @@ constexpr float kOutputFactor = TheCodes::kExponent == 126   ? 0x1p30f
                                                              : 1.0f;
 constexpr float kInputFactor = TheCodes::kInputExponent != 0 ? 0x1p96f : 1.0f;
 constexpr int kStageBytes = kSets * kSetBytes;
-// Whether a lane has registers for two units: their sums, and Σx of small groups for many tokens, may take them.
-constexpr bool kTwoUnits =
-    WARPS <= 8 && kSets * TOKEN_TILES <= 2 && (TheCodes::kNeedsSums ? kUnitSums : 1) * TOKEN_TILES <= 4;
 constexpr int kSquares = kTokens > WARPS ? kTokens : WARPS;
 static_assert(STAGE_UNITS % WARPS == 0 && STAGE_UNITS % 4 == 0);
 
@@ -241,14 +239,9 @@ __device__ __forceinline__ void finish(const MmaBulkCodesParams& p, const MmaCod
 
 using Sums = float[kSets][TOKEN_TILES][4];
 
-/// Σx of a unit's groups, for the lane's tokens.
-struct InputSums {
-  float2 of[kUnitSums][TOKEN_TILES];
-};
-
-/// Adds a group's sums, scaled, to the lane's own.
+/// Adds a group's sums, scaled, to the lane's own. `x_sums` are Σx of the group for the lane's tokens.
 __device__ __forceinline__ void add_group(float (&sums)[TOKEN_TILES][4], const float (&group)[TOKEN_TILES][4],
-                                          const TheScales& scales, int index, const InputSums& x_sums) {
+                                          const TheScales& scales, int index, const float* x_sums) {
   float scale[2], offset[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -262,7 +255,7 @@ __device__ __forceinline__ void add_group(float (&sums)[TOKEN_TILES][4], const f
 #pragma unroll
     for (int e = 0; e < 4; ++e) sums[t][e] = fmaf(scale[e / 2], group[t][e], sums[t][e]);
     if constexpr (TheCodes::kNeedsSums) {
-      const float2 x = x_sums.of[index][t];
+      const float2 x = *reinterpret_cast<const float2*>(x_sums + t * 8);
 #pragma unroll
       for (int e = 0; e < 4; ++e) sums[t][e] = fmaf(offset[e / 2], e % 2 == 0 ? x.x : x.y, sums[t][e]);
     }
@@ -291,10 +284,10 @@ struct Input {
   const char* row[TOKEN_TILES];
 };
 
-/// Columns 16·kStep … of a unit. `b` is x there.
+/// Columns 16·kStep … of a unit. `b` is x there, `x_sums` the lane's place in the unit's sums.
 template <int kStep>
 __device__ __forceinline__ void multiply_step(Sums& sums, Groups& group, const Weights& w,
-                                              const std::uint32_t (&b)[TOKEN_TILES][4], const InputSums& x_sums) {
+                                              const std::uint32_t (&b)[TOKEN_TILES][4], const float* x_sums) {
   constexpr int kColumn = kStep * 16;
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
@@ -314,16 +307,15 @@ __device__ __forceinline__ void multiply_step(Sums& sums, Groups& group, const W
     }
     if constexpr ((kColumn + 16) % kGroupColumns == 0) {
       constexpr int kIndex = kColumn / kGroupColumns;
-      add_group(sums[set], group[set], w.scales[set], kIndex, x_sums);
+      add_group(sums[set], group[set], w.scales[set], kIndex, x_sums + kIndex * kTokens);
     }
   }
 }
 
 /// Loads a unit: 64 columns of 16 rows. `stage` is the first set's place in the ring, `unit` the unit's number in it,
-/// `x_offset` the unit's place in a row of x, `own` the lane's in the unit's sums.
-__device__ __forceinline__ void load_unit(Weights& w, std::uint32_t (&b)[2][TOKEN_TILES][4], InputSums& x_sums,
-                                          const char* stage, int unit, const Input& input, int x_offset,
-                                          const float* own, int lane) {
+/// `x_offset` the unit's place in a row of x.
+__device__ __forceinline__ void load_unit(Weights& w, std::uint32_t (&b)[2][TOKEN_TILES][4], const char* stage,
+                                          int unit, const Input& input, int x_offset, int lane) {
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
     const char* from = stage + set * kSetBytes;
@@ -338,63 +330,28 @@ __device__ __forceinline__ void load_unit(Weights& w, std::uint32_t (&b)[2][TOKE
 #pragma unroll
     for (int t = 0; t < TOKEN_TILES; ++t) load_matrix_x4(b[half][t], input.row[t] + x_offset + half * 64);
   }
-  if constexpr (TheCodes::kNeedsSums) {
+}
+
+/// kUnits units of a warp, WARPS apart: all loads before the first product, so that they are under way together.
+template <int kUnits>
+__device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit, const Input& input, int x_offset,
+                                         const float* x_sums, int lane) {
+  Weights w[kUnits];
+  std::uint32_t b[kUnits][2][TOKEN_TILES][4];
 #pragma unroll
-    for (int g = 0; g < kUnitSums; ++g) {
+  for (int u = 0; u < kUnits; ++u) {
+    load_unit(w[u], b[u], stage, unit + u * WARPS, input, x_offset + u * WARPS * 128, lane);
+  }
 #pragma unroll
-      for (int t = 0; t < TOKEN_TILES; ++t) {
-        x_sums.of[g][t] = *reinterpret_cast<const float2*>(own + g * kTokens + t * 8);
-      }
-    }
+  for (int u = 0; u < kUnits; ++u) {
+    const float* own = x_sums + u * WARPS * kUnitSums * kTokens;
+    Groups group;
+    multiply_step<0>(sums, group, w[u], b[u][0], own);
+    multiply_step<1>(sums, group, w[u], b[u][0], own);
+    multiply_step<2>(sums, group, w[u], b[u][1], own);
+    multiply_step<3>(sums, group, w[u], b[u][1], own);
   }
 }
-
-/// A unit in registers.
-struct Loaded {
-  Weights w;
-  std::uint32_t b[2][TOKEN_TILES][4];
-  InputSums x_sums;
-};
-
-__device__ __forceinline__ void multiply(Sums& sums, const Loaded& unit) {
-  Groups group;
-  multiply_step<0>(sums, group, unit.w, unit.b[0], unit.x_sums);
-  multiply_step<1>(sums, group, unit.w, unit.b[0], unit.x_sums);
-  multiply_step<2>(sums, group, unit.w, unit.b[1], unit.x_sums);
-  multiply_step<3>(sums, group, unit.w, unit.b[1], unit.x_sums);
-}
-
-/// A warp's units of a stage, of which `units` are there: each is loaded while the one before is multiplied, by two
-/// places in turn, so that nothing is moved. Not unrolled, since then each load would sink to its first use, and a warp
-/// would wait for it. Products of many sums have registers for one unit.
-__device__ __forceinline__ void multiply_stage(Sums& sums, const char* stage, int warp, int units, const Input& input,
-                                               int x_offset, const float* x_sums, int lane) {
-  Loaded even, odd;
-  const auto load = [&](Loaded& to, int unit) {
-    load_unit(to.w, to.b, to.x_sums, stage, unit, input, x_offset + (unit - warp) * 128,
-              x_sums + (unit - warp) * kUnitSums * kTokens, lane);
-  };
-  int unit = warp;
-  if constexpr (!kTwoUnits) {
-#pragma unroll 1
-    for (; unit < units; unit += WARPS) {
-      load(even, unit);
-      multiply(sums, even);
-    }
-    return;
-  }
-  if (unit >= units) return;
-  load(even, unit);
-#pragma unroll 1
-  for (; unit + WARPS < units; unit += 2 * WARPS) {
-    load(odd, unit + WARPS);
-    multiply(sums, even);
-    if (unit + 2 * WARPS < units) load(even, unit + 2 * WARPS);
-    multiply(sums, odd);
-  }
-  if (unit < units) multiply(sums, even);
-}
-
 
 /// Σx of the groups of `kUnits` units of a warp, WARPS apart, for all tokens: products with ones, whose rows are all
 /// the same. `x_offset` and `x_sums` are the first unit's. Several units fill the time that one product takes.
@@ -502,7 +459,16 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
       const char* stage = ring + at.slot * kStageBytes;
       const float* x_sums = my_x_sums + first * kUnitSums * kTokens;
       wait_barrier(&s.full[at.slot], at.parity);
-      multiply_stage(sums, stage, warp, min(STAGE_UNITS, slice.count - first), input, first * 128, x_sums, lane);
+      if (first + STAGE_UNITS <= slice.count) {
+#pragma unroll
+        for (int i = 0; i < STAGE_UNITS; i += WARPS * kAtOnce) {
+          multiply<kAtOnce>(sums, stage, warp + i, input, (first + i) * 128, x_sums + i * kUnitSums * kTokens, lane);
+        }
+      } else {
+        for (int i = 0; first + warp + i < slice.count && i < STAGE_UNITS; i += WARPS) {
+          multiply<1>(sums, stage, warp + i, input, (first + i) * 128, x_sums + i * kUnitSums * kTokens, lane);
+        }
+      }
       __syncwarp();
       if (lane == 0) arrive(&s.empty[at.slot]);
     }

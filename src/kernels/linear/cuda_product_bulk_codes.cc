@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::int64_t kWindowBytes = 48 << 10;  // under way: what the memory's full speed takes
 constexpr std::int64_t kWantedBytes = 96 << 10;  // of a ring, before more slices of k
+constexpr int kAtOnce = 2;                       // units of a warp
 constexpr int kMostSplits = 8;
 constexpr std::int64_t kMostNormedRows = 2;   // more are normed faster once than in each block
 constexpr std::int64_t kStaticShared = 2048;  // of the block beside the dynamic part, rounded up
@@ -39,10 +40,9 @@ std::optional<BulkCodes::Shape> BulkCodes::shape(const CudaProductProblem& probl
   struct Size {
     int warps, stage_units;
   };
-  // Large stages first: fewer barriers. Smaller ones leave more room to the ring. Eight warps, which have registers for
-  // two units each, but where a unit's sums take these: there more warps fill the time.
-  const bool many_sums = is_gated(problem) && m > 8;
-  const Size sizes[] = {{8, 32}, many_sums ? Size{16, 16} : Size{8, 16}, {8, 16}, {8, 8}};
+  // Large stages first: a warp then has several units under way. Smaller ones leave more room to the ring.
+  const bool narrow = coding_of(problem).bits <= 4;
+  const Size sizes[] = {narrow ? Size{8, 32} : Size{16, 32}, {16, 16}, {8, 16}, {8, 8}};
   const bool may_split = problem.epilogue == CudaEpilogue::kResidual && m > kMostNormedRows;
   std::optional<Shape> best;
   for (int splits = 1; splits <= (may_split ? kMostSplits : 1); ++splits) {
@@ -62,11 +62,12 @@ std::vector<CompileUnit> BulkCodes::units(const CudaProductProblem& problem, con
                                           const device::DeviceCaps& caps) {
   // Slices of k leave float sums, which another kernel adds.
   const CudaEpilogue epilogue = shape.splits > 1 ? CudaEpilogue::kFloat : problem.epilogue;
-  std::vector<CompileUnit> units = {
-      cuda_unit(caps, "linear/cuda_mma_bulk_codes.cu",
-                {format_define(format_of_coding(*problem.linear.weights[0].format)),
-                 define("TOKEN_TILES", shape.token_tiles), define("WARPS", shape.warps),
-                 define("STAGE_UNITS", shape.stage_units), define("NORM", shape.norm), define("EPILOGUE", epilogue)})};
+  std::vector<CompileUnit> units = {cuda_unit(
+      caps, "linear/cuda_mma_bulk_codes.cu",
+      {format_define(format_of_coding(*problem.linear.weights[0].format)), define("TOKEN_TILES", shape.token_tiles),
+       define("WARPS", shape.warps), define("STAGE_UNITS", shape.stage_units),
+       define("AT_ONCE", std::min(4, shape.stage_units / shape.warps)), define("NORM", shape.norm),
+       define("EPILOGUE", epilogue)})};
   if (shape.splits > 1) units.push_back(SliceSum::unit(caps));
   return units;
 }
