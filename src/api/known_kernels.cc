@@ -123,6 +123,13 @@ std::vector<model::ModelDescription> kinds_of(const model::ModelDescription& des
   return all;
 }
 
+/// The same weights with scales of blocks, which checkpoints have as well.
+io::TensorCatalog with_block_scales(const io::TensorCatalog& tensors) {
+  std::vector<io::TensorEntry> entries(tensors.entries().begin(), tensors.entries().end());
+  for (io::TensorEntry& entry : entries) entry.row_scales = false;
+  return io::TensorCatalog(std::move(entries));
+}
+
 }  // namespace
 
 Result<Units> units_of(const model::ModelDescription& described, const device::DeviceCaps& gpu,
@@ -164,9 +171,16 @@ Result<Units> known_units(const device::DeviceCaps& gpu, const ModelOptions& opt
   for (const Known& known : PAGODA_TRY(known_models())) {
     for (const quant::Format* format : known.formats) {
       const auto one = [format](const model::ModelSpec&, const model::BoundTensor&) -> const auto& { return *format; };
-      for (const ModelOptions& variant : variants(options, gpu)) {
-        Units more = PAGODA_TRY(units_of_config(known.config, one, gpu, variant, threads));
-        std::ranges::move(more, std::back_inserter(units));
+      std::vector<io::TensorCatalog> kinds = {PAGODA_TRY(model::dummy_tensors(known.config, one, options.ignore_keys))};
+      if (std::ranges::any_of(kinds[0].entries(), &io::TensorEntry::row_scales)) {
+        kinds.push_back(with_block_scales(kinds[0]));
+      }
+      for (const io::TensorCatalog& tensors : kinds) {
+        const auto described = PAGODA_TRY(model::describe_model(known.config, tensors, options.ignore_keys));
+        for (const ModelOptions& variant : variants(options, gpu)) {
+          Units more = PAGODA_TRY(units_of(described, gpu, variant, threads));
+          std::ranges::move(more, std::back_inserter(units));
+        }
       }
     }
   }

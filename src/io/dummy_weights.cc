@@ -61,7 +61,9 @@ Status RepeatedBytes::read(std::uint64_t offset, std::span<std::byte> into) cons
   return Ok{};
 }
 
-std::vector<std::byte> random_blocks(const quant::Format& format) {
+std::vector<std::byte> random_blocks(const quant::Format& format, bool one_scale) {
+  PAGODA_CHECK(!one_scale || (format.coding != nullptr && format.coding->scale == quant::ScaleType::kF32), "{}",
+               format.name);
   const auto block_bytes = static_cast<std::size_t>(format.block_bytes);
   std::vector<std::byte> bytes(static_cast<std::size_t>(prime_up_to(kPatternBytes / format.block_bytes)) * block_bytes);
   std::vector<float> values(static_cast<std::size_t>(format.block_elements));
@@ -73,6 +75,7 @@ std::vector<std::byte> random_blocks(const quant::Format& format) {
         const std::uint64_t word = random();
         std::memcpy(bytes.data() + at + i, &word, std::min(sizeof word, block_bytes - i));
       }
+      if (one_scale && at > 0) std::memcpy(bytes.data() + at, bytes.data(), sizeof(float));
       // Most blocks have a scale of another size, which one element shows.
       format.decode_row(bytes.data() + at, 1, values.data());
       if (!(std::abs(values[0]) <= kLargest)) continue;
@@ -87,6 +90,7 @@ ModelFile make_dummy_file(RawConfig config, TensorCatalog tensors) {
   struct File {
     const quant::Format* format = nullptr;
     std::uint64_t bytes = 0;
+    bool one_scale = false;
   };
   std::vector<File> wanted(1);
   for (const TensorEntry& entry : tensors.entries()) {
@@ -96,12 +100,14 @@ ModelFile make_dummy_file(RawConfig config, TensorCatalog tensors) {
     PAGODA_CHECK(file.format == nullptr || file.format == entry.format, "{}", entry.name);
     file.format = entry.format;
     file.bytes = std::max(file.bytes, entry.offset + entry.bytes);
+    file.one_scale |= entry.row_scales;
   }
   std::vector<std::unique_ptr<ByteSource>> files;
   files.push_back(std::make_unique<RepeatedBytes>("dummy vectors", floats_near_one(), wanted.front().bytes));
   for (std::size_t i = 1; i < wanted.size(); ++i) {
     files.push_back(std::make_unique<RepeatedBytes>(pagoda::format("dummy matrices of {}", wanted[i].format->name),
-                                                    random_blocks(*wanted[i].format), wanted[i].bytes));
+                                                    random_blocks(*wanted[i].format, wanted[i].one_scale),
+                                                    wanted[i].bytes));
   }
   return ModelFile("a configuration with dummy weights", std::move(config), std::move(tensors), std::move(files));
 }

@@ -30,10 +30,11 @@ class RepeatedBytes final : public ByteSource {
 
 /// About 1 MiB of random blocks of the format, finite and of the size that weights have (none over 1/4, the largest of
 /// each block at least 1/100). Their number is a prime, so that the rows of a matrix do not repeat each other.
-std::vector<std::byte> random_blocks(const quant::Format& format);
+/// `one_scale`: all have the scale of the first, of a format whose blocks begin with it, a float.
+std::vector<std::byte> random_blocks(const quant::Format& format, bool one_scale = false);
 
 /// A model without a file: entries of `file_index` 0 are floats near 1, those of each other file are of one format, and
-/// random blocks of it.
+/// random blocks of it, with one scale where entries have row_scales.
 ModelFile make_dummy_file(RawConfig config, TensorCatalog tensors);
 
 }  // namespace pagoda::io

@@ -18,6 +18,7 @@ Status WeightFolder::fp8(const std::string& base, const TensorEntry& codes) {
   }
   if (scales == nullptr) scales = inverse;
   const std::string_view name = codes.dtype == "F8_E5M2" ? "fp8_e5m2" : "fp8_e4m3";
+  bool row_scales = scales == nullptr;
   if (scales == nullptr) {
     planar.format = quant::find_format(name);
     planar.scales = constant_words(bits_of_float(1.0f));
@@ -32,6 +33,7 @@ Status WeightFolder::fp8(const std::string& base, const TensorEntry& codes) {
     const QuantScheme* scheme = PAGODA_TRY(quantization_.scheme_of(base));
     Grid scale_grid = PAGODA_TRY(grid(*scales, planar.rows, planar.cols, scheme));
     planar.format = PAGODA_TRY(floats(base, name, scale_grid.cols_each));
+    row_scales = scale_grid.cols_each >= planar.cols;
     planar.scales = grid_words(std::move(scale_grid), planar.format->group);
   }
   planar.codes = row_codes(codes, planar.rows, planar.cols, 8, 8, CodeOrder::kPlain);
@@ -40,7 +42,9 @@ Status WeightFolder::fp8(const std::string& base, const TensorEntry& codes) {
   const bool fp8_input = scheme != nullptr ? scheme->fp8_input : part(base + ".input_scale") != nullptr;
   drop(base);
   PAGODA_TRY(put(base + ".weight", codes, std::move(planar)));
-  folded_.at(codes.name).fp8_input = fp8_input;
+  TensorEntry& folded = folded_.at(codes.name);
+  folded.fp8_input = fp8_input;
+  folded.row_scales = row_scales;
   return Ok{};
 }
 

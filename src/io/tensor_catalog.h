@@ -33,6 +33,8 @@ struct TensorEntry {
   /// The checkpoint lets what the weight is multiplied with be rounded to e4m3. A permission: the weight's values are
   /// the same without it.
   bool fp8_input = false;
+  /// All blocks of a row have one scale: that of the tensor, or of the row.
+  bool row_scales = false;
 
   /// Not empty if rows have their columns in another order: column c of what is read is column column_order()[c].
   std::span<const std::int32_t> column_order() const;

@@ -160,7 +160,8 @@ Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const Forma
     io::TensorEntry entry;
     entry.name = tensor_name(declared.names, tensor.role, tensor.layer);
     entry.format = &own;
-    entry.fp8_input = tensor.matrix && own.name == "fp8_e4m3";  // as checkpoints of that format are published
+    // As checkpoints of that format are published, with scales of channels.
+    entry.fp8_input = entry.row_scales = tensor.matrix && own.name == "fp8_e4m3";
     entry.shape = tensor.matrix ? std::vector{tensor.rows, tensor.cols} : std::vector{tensor.cols};
     if (tensor.matrix) {
       const auto file = std::find(files.begin() + 1, files.end(), &own);

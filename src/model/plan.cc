@@ -185,7 +185,8 @@ Result<LinearProblem> Planner::product(std::int32_t layer, std::initializer_list
         .n = tensor.rows,
         .has_bias = has_bias,
         .ordered = !tensor.entry->column_order().empty(),
-        .fp8_input = tensor.entry->fp8_input};
+        .fp8_input = tensor.entry->fp8_input,
+        .row_scales = tensor.entry->row_scales};
   }
   if (kernels::first_linear_kernel(problem, plan_.caps) == nullptr) {
     const io::TensorEntry& entry = *weight(roles.begin()->first, layer).tensor.entry;

@@ -1,7 +1,9 @@
 // A of wgmma_tiles from a stage of its ring, by kind of weights: what a warp's lane loads of a turn of its tile of 16
-// rows, or, of a gated unit, of 8 rows of gate (rows 0 … 7 of the fragment) and 8 of up. Fragments have their columns
-// in the order of x. A kind that is kScaled has sums of its own for each stage, which are multiplied by scales and
-// added in float. Constants: WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT as bf16).
+// rows. Of a gated unit that is 8 rows of gate (rows 0 … 7 of the fragment) and 8 of up where ldmatrix brings halves of
+// tiles at no cost (mma16); elsewhere warps of even number have a tile of gate, and the next ones the same of up.
+// Fragments have their columns in the order of x. A kind that is kScaled has sums of its own for each stage, which are
+// multiplied by scales and added in float. Constants: WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT as bf16, 3 e4m3 with
+// one scale a row).
 #pragma once
 
 #include "kernels/cuda/register_products_e4m3.cuh"
@@ -19,6 +21,15 @@ struct FragmentShape {
   bool gated;
   int box_tiles, turns;
   WgmmaTilesStage stage;
+
+  /// Where a warp's tile of codes lies in a stage, and its scales.
+  __device__ __forceinline__ constexpr int codes(int warp, int tile_bytes) const {
+    return stage.weights + (gated ? warp % 2 * box_tiles + warp / 2 : warp) * tile_bytes;
+  }
+  __device__ __forceinline__ constexpr int scales(int warp, int span_bytes) const {
+    return stage.scales + (gated ? warp % 2 * stage.scale_bytes : 0) +
+           (gated ? warp / 2 : warp) * stage.spans * span_bytes;
+  }
 };
 
 #if WEIGHTS == 0
@@ -68,51 +79,30 @@ class WeightFragments {
   std::uint32_t mine_[2];  // the lane's places in the ring's first stage, of rows 0 … 7 of the fragment and of 8 … 15
 };
 
-#elif WEIGHTS == 1
+#elif WEIGHTS == 1 || WEIGHTS == 3
 
 template <const FragmentShape& kShape>
 class WeightFragments {
  public:
   static constexpr int kSteps = 2;
-  static constexpr bool kScaled = true;
+  static constexpr bool kScaled = WEIGHTS == 1;
   using Turn = std::uint32_t[kSteps][4];
 
   __device__ __forceinline__ WeightFragments(char* ring, int warp, int lane) {
-    const int tile = kShape.gated ? warp / 2 : warp;
-    mine_ = shared_address(ring) + kShape.stage.weights + tile * kTileBytes + lane * 16;
-    scales_ = ring + kShape.stage.scales + tile * kShape.stage.spans * kWgmmaE4m3.span_bytes + lane / 4 * 8;
+    mine_ = shared_address(ring) + kShape.codes(warp, kShape.turns * 1024) + lane * 16;
+    scales_ = ring + kShape.scales(warp, kWgmmaE4m3.span_bytes) + lane / 4 * 8;
   }
 
   /// Of the stage's 128 columns of the lane's two rows.
   __device__ __forceinline__ void load_scales(float (&scale)[2], int stage_offset) const {
-    const float2 first = *reinterpret_cast<const float2*>(scales_ + stage_offset);
-    scale[0] = first.x, scale[1] = first.y;
-    if constexpr (kShape.gated) {
-      const float2 up = *reinterpret_cast<const float2*>(scales_ + stage_offset + kShape.stage.scale_bytes);
-      const bool half = threadIdx.x / 32 % 2 != 0;
-      scale[0] = half ? first.y : first.x, scale[1] = half ? up.y : up.x;
-    }
+    const float2 both = *reinterpret_cast<const float2*>(scales_ + stage_offset);
+    scale[0] = both.x, scale[1] = both.y;
   }
 
   /// The lane's words are the registers, of row lane / 4 and of the row 8 further in turn.
   __device__ __forceinline__ void load(Turn& a, int stage_offset, int turn, int) const {
-    const bool half = threadIdx.x / 32 % 2 != 0;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const std::uint32_t place = mine_ + stage_offset + turn * 1024 + i * 512;
-      std::uint32_t first[4], up[4];
-      load_shared_vec16(first, place);
-      if constexpr (kShape.gated) {
-        load_shared_vec16(up, place + kShape.box_tiles * kTileBytes);
-        a[i][0] = half ? first[1] : first[0];
-        a[i][1] = half ? up[1] : up[0];
-        a[i][2] = half ? first[3] : first[2];
-        a[i][3] = half ? up[3] : up[2];
-      } else {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) a[i][j] = first[j];
-      }
-    }
+    for (int i = 0; i < kSteps; ++i) load_shared_vec16(a[i], mine_ + stage_offset + turn * 1024 + i * 512);
   }
 
   template <int kColumns>
@@ -121,7 +111,6 @@ class WeightFragments {
   }
 
  private:
-  static constexpr int kTileBytes = kShape.turns * 1024;
   std::uint32_t mine_;
   const char* scales_;
 };
@@ -137,11 +126,10 @@ class WeightFragments {
   static constexpr bool kScaled = false;
   using Turn = std::uint32_t[kSteps][4];
 
-  __device__ __forceinline__ WeightFragments(char* ring, int warp, int lane) : lane_(lane), half_(warp % 2 != 0) {
-    const int tile = kShape.gated ? warp / 2 : warp;
-    codes_ = ring + kShape.stage.weights + tile * kShape.turns * unit_bytes(kCoding);
-    scales_ = ring + kShape.stage.scales + tile * kShape.stage.spans * span_bytes(kCoding);
-  }
+  __device__ __forceinline__ WeightFragments(char* ring, int warp, int lane)
+      : codes_(ring + kShape.codes(warp, kShape.turns * unit_bytes(kCoding))),
+        scales_(ring + kShape.scales(warp, span_bytes(kCoding))),
+        lane_(lane) {}
 
   /// `number` is the turn's within the row of tiles.
   __device__ __forceinline__ void load(Turn& a, int stage_offset, int turn, int number) const {
@@ -151,19 +139,7 @@ class WeightFragments {
     const int sub = number % kSpanTurns / kSubTurns;
     const char* codes = codes_ + stage_offset + turn * unit_bytes(kCoding);
     const char* scales = scales_ + stage_offset + span * span_bytes(kCoding);
-    const auto first = TheCodes::load(codes, lane_);
-    const auto first_scales = TheScales::load(scales, sub, lane_ / 4);
-    if constexpr (kShape.gated) {
-      const auto up = TheCodes::load(codes + kShape.box_tiles * kShape.turns * unit_bytes(kCoding), lane_);
-      const auto up_scales = TheScales::load(scales + kShape.stage.scale_bytes, sub, lane_ / 4);
-      if (half_) {
-        mix<1>(a, first, first_scales, up, up_scales);
-      } else {
-        mix<0>(a, first, first_scales, up, up_scales);
-      }
-    } else {
-      weights(a, first, first_scales);
-    }
+    weights(a, TheCodes::load(codes, lane_), TheScales::load(scales, sub, lane_ / 4));
   }
 
   template <int kColumns>
@@ -174,22 +150,6 @@ class WeightFragments {
  private:
   using TheCodes = Codes<kCoding>;
   using TheScales = Scales<kCoding>;
-
-  /// Rows kHalf · 8 and up of gate and of up.
-  template <int kHalf>
-  static __device__ __forceinline__ void mix(Turn& a, const typename TheCodes::Unit& gate, const TheScales& gate_scales,
-                                             const typename TheCodes::Unit& up, const TheScales& up_scales) {
-    std::uint32_t of_gate[kSteps][4], of_up[kSteps][4];
-    weights(of_gate, gate, gate_scales);
-    weights(of_up, up, up_scales);
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i) {
-      a[i][0] = of_gate[i][kHalf];
-      a[i][1] = of_up[i][kHalf];
-      a[i][2] = of_gate[i][2 + kHalf];
-      a[i][3] = of_up[i][2 + kHalf];
-    }
-  }
 
   static __device__ __forceinline__ void weights(std::uint32_t (&a)[kSteps][4], const typename TheCodes::Unit& unit,
                                                  const TheScales& scales) {
@@ -265,7 +225,6 @@ class WeightFragments {
 
   const char *codes_, *scales_;  // of the warp's tile, in the ring's first stage
   int lane_;
-  bool half_;  // whether a gated unit's warp takes the tiles' last 8 rows
 };
 
 #endif

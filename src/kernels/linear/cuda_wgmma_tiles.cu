@@ -1,13 +1,14 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] for 17 and more rows of x on sm_90a: decode of batches and prefill from the same
 // weights as decode of one row. w bf16 in the layout mma16, or mma_codes as bf16 or as e4m3 (cuda_wgmma_fragments.cuh).
 // A block makes 64 · WARPGROUPS columns of y (of a gated unit half as many) for BLOCK_TOKENS rows: the weights are A of
-// wgmma, from registers, a tile of 16 rows a warp (of a gated unit 8 rows of gate and 8 of up, so that a thread has
-// both); x is B, from shared memory. One thread feeds the block through a ring by boxes of tensor maps, with weights
-// before it waits for earlier kernels; blocks of a cluster fetch their rows of x for each other. Blocks stay and take
-// units in turn: rows of x within slices of k within weights. k is added in one order within a slice, whatever m is.
-// Bytes: the weights once for every BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031
-// and 0060. Constants: WARPGROUPS (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32 columns,
-// or 64 of codes and e4m3: 1, 2, 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT), EPILOGUE (0 bf16, 1
+// wgmma, from registers, a tile of 16 rows a warp; x is B, from shared memory. Gate and up of a gated unit meet in a
+// thread (mma16: 8 rows of each in a tile) or on their way out (others: neighbouring warps have a tile of each). One
+// thread feeds the block through a ring by boxes of tensor maps, with weights before it waits for earlier kernels;
+// blocks of a cluster fetch their rows of x for each other. Blocks stay and take units in turn: rows of x within slices
+// of k within weights. k is added in one order within a slice, whatever m is. Bytes: the weights once for every
+// BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031 and 0060. Constants: WARPGROUPS
+// (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32 columns, or 64 of codes and e4m3: 1, 2,
+// 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT, 3 e4m3 with one scale a row), EPILOGUE (0 bf16, 1
 // float, 2 residual +=, 3 SiLU-, 4 GELU-gated).
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -17,11 +18,13 @@ namespace pagoda::kernels {
 
 constexpr bool kGated = EPILOGUE >= 3;
 constexpr bool kFloat = EPILOGUE == 1 || EPILOGUE == 2;
-constexpr bool kFp8 = WEIGHTS == 1;
+constexpr bool kRowScales = WEIGHTS == 3;
+constexpr bool kFp8 = WEIGHTS == 1 || kRowScales;
+constexpr bool kPairs = kGated && WEIGHTS != 0;  // of warps, with the same tile of gate and of up
 #if WEIGHTS == 2
 constexpr WgmmaTilesWeights kWeights = wgmma_tiles_codes(kCoding);
 #else
-constexpr WgmmaTilesWeights kWeights = kFp8 ? kWgmmaE4m3 : kWgmmaBf16;
+constexpr WgmmaTilesWeights kWeights = kRowScales ? kWgmmaE4m3Rows : kFp8 ? kWgmmaE4m3 : kWgmmaBf16;
 #endif
 constexpr WgmmaTilesStage kStage = wgmma_tiles_stage(kWeights, WARPGROUPS, BLOCK_TOKENS, STAGE_TURNS, kGated);
 constexpr int kBoxColumns = 128 / kWeights.input_bytes;  // of x
@@ -38,7 +41,7 @@ constexpr int kMaxStages = 32;
 constexpr int kRun = kGated ? 32 : 64;  // neighbouring columns of y that a warpgroup makes
 constexpr int kElementBytes = kFloat ? 4 : 2;
 constexpr int kPieceTokens = static_cast<int>(wgmma_tiles_piece_tokens(BLOCK_TOKENS));
-constexpr int kPieceStride = kRun * kElementBytes + 16;  // bytes: eight rows touch all banks
+constexpr int kPieceStride = (kPairs ? 64 * 4 : kRun * kElementBytes) + 16;  // bytes: eight rows touch all banks
 constexpr int kPieceBytes = kPieceTokens * (64 * 4 + 16);
 constexpr int kSums = BLOCK_TOKENS / 2;
 constexpr int kThreads = static_cast<int>(wgmma_tiles_threads(kWeights, WARPGROUPS, BLOCK_TOKENS));
@@ -206,13 +209,20 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
   const int group = lane / 4, quad = lane % 4;
   const MmaRowsWeight& weight = p.weights[unit.weight];
   const std::int64_t origin = std::int64_t{unit.tile} * 16;
-  // Biases of the thread's two rows of weights.
-  float bias[2] = {};
+  // Of the thread's two rows of weights.
+  float bias[2] = {}, row_scale[2] = {1, 1};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const float* from = p.weights[kGated ? i : unit.weight].bias;
-    const std::int64_t row = origin + warp * (kGated ? 8 : 16) + (kGated ? 0 : i * 8) + group;
-    if (from != nullptr && row < weight.n && unit.slice == 0) bias[i] = from[row];
+    constexpr bool kHalves = kGated && !kPairs;
+    const int which = kHalves ? i : kPairs ? warp % 2 : unit.weight;
+    const std::int64_t row = origin + (kHalves ? warp * 8 : (kPairs ? warp / 2 : warp) * 16 + i * 8) + group;
+    if (row >= weight.n) continue;
+    const float* from = p.weights[which].bias;
+    if (from != nullptr && unit.slice == 0) bias[i] = from[row];
+    if constexpr (kRowScales) {
+      const std::int64_t spans = (p.k + kWgmmaE4m3.span_columns - 1) / kWgmmaE4m3.span_columns;
+      row_scale[i] = p.row_scales[which][row / 16 * spans * 16 + group * 2 + i];
+    }
   }
   const auto sums = [&](int tile) {  // of 8 rows of x: rows of weights × the thread's two rows of x, with bias
     const float* from = d + tile * 4;
@@ -222,12 +232,13 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
       if (token < p.m) scale[0] = p.input_scales[token];
       if (token + 1 < p.m) scale[1] = p.input_scales[token + 1];
     }
-    float4 y;
-    y.x = kFp8 ? fmaf(from[0], scale[0], bias[0]) : from[0] + bias[0];
-    y.y = kFp8 ? fmaf(from[1], scale[1], bias[0]) : from[1] + bias[0];
-    y.z = kFp8 ? fmaf(from[2], scale[0], bias[1]) : from[2] + bias[1];
-    y.w = kFp8 ? fmaf(from[3], scale[1], bias[1]) : from[3] + bias[1];
-    return y;
+    float y[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float sum = kRowScales ? from[i] * row_scale[i / 2] : from[i];
+      y[i] = kFp8 ? fmaf(sum, scale[i % 2], bias[i / 2]) : sum + bias[i / 2];
+    }
+    return float4{y[0], y[1], y[2], y[3]};
   };
   // Which 16 bytes of a row of y this thread writes.
   constexpr int kChunk = 16 / kElementBytes;
@@ -260,11 +271,13 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     if (EPILOGUE == 2 && first + kLater < BLOCK_TOKENS) fetch(first + kLater);
     __syncwarp();
     sync_threads(1 + warp / 4, 128);  // the piece before has left
-    if constexpr (kFloat) {
+    if constexpr (kFloat || kPairs) {
+      // Of pairs all columns of gate, then all of up.
+      const int place = (kPairs ? warp % 2 * 32 + warp % 4 / 2 * 16 : warp % 4 * 16) + group;
 #pragma unroll
       for (int t = 0; t < kPieceTokens / 8; ++t) {
         const float4 y = sums(first / 8 + t);
-        float* row = reinterpret_cast<float*>(piece + (t * 8 + quad * 2) * kPieceStride) + warp % 4 * 16 + group;
+        float* row = reinterpret_cast<float*>(piece + (t * 8 + quad * 2) * kPieceStride) + place;
         row[0] = y.x, row[8] = y.z;
         row += kPieceStride / 4;
         row[0] = y.y, row[8] = y.w;
@@ -325,7 +338,19 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
         }
       } else {
         std::uint16_t* to = static_cast<std::uint16_t*>(weight.output) + at;
-        const Vec16 v = load_vec16(from);
+        Vec16 v;
+        if constexpr (kPairs) {
+          const float* gate = reinterpret_cast<const float*>(piece + row * kPieceStride) + column;
+#pragma unroll
+          for (int e = 0; e < 4; e += 2) {
+            const float4 g = *reinterpret_cast<const float4*>(gate + 2 * e);
+            const float4 up = *reinterpret_cast<const float4*>(gate + 32 + 2 * e);
+            v.word[e] = pack_bf16(gate_activation(g.x) * up.x, gate_activation(g.y) * up.y);
+            v.word[e + 1] = pack_bf16(gate_activation(g.z) * up.z, gate_activation(g.w) * up.w);
+          }
+        } else {
+          v = load_vec16(from);
+        }
         if (whole) {
           store_vec16(to, v);
         } else {

@@ -28,6 +28,9 @@ inline constexpr WgmmaTilesWeights kWgmmaBf16{};  ///< mma16
 inline constexpr WgmmaTilesWeights kWgmmaE4m3{
     .turn_columns = 64, .turn_bytes = 1024, .input_bytes = 1, .span_columns = 128, .span_bytes = 64};
 
+/// The same where a row has one scale, which its sums are multiplied by at the end.
+inline constexpr WgmmaTilesWeights kWgmmaE4m3Rows{.turn_columns = 64, .turn_bytes = 1024, .input_bytes = 1};
+
 /// Of codes that become bf16 in registers.
 PAGODA_SHARED constexpr WgmmaTilesWeights wgmma_tiles_codes(const Coding& coding) {
   return {.turn_columns = kUnitColumns,
@@ -43,6 +46,8 @@ struct WgmmaTilesParams {
   CopyMap scale_maps[3];      ///< over spans of scales and tiles, if there are any beside the weights
   MmaRowsWeight weights[3];   ///< `data` is not read
   const float* input_scales;  ///< (m), of e4m3: what its rows of x are to be multiplied by
+  const float*
+      row_scales[3];  ///< of e4m3 with one scale a row: the weight's scales as they lie, the first span's are read
   std::int64_t m;
   std::int64_t k;             ///< a multiple of 8
   std::int64_t split_stride;  ///< elements from one slice's output to the next slice's, if splits > 1
@@ -55,7 +60,8 @@ struct WgmmaTilesParams {
 /// Threads of a block: the warps that multiply and one that feeds them, or a warpgroup where it gives registers away.
 PAGODA_SHARED constexpr std::int64_t wgmma_tiles_threads(const WgmmaTilesWeights& weights, std::int64_t warpgroups,
                                                          std::int64_t block_tokens) {
-  const std::int64_t sums = block_tokens * (weights.input_bytes == 1 ? 2 : 1);  // e4m3 has two sets
+  const bool two_sets = weights.input_bytes == 1 && weights.span_columns > 0;
+  const std::int64_t sums = block_tokens * (two_sets ? 2 : 1);
   return warpgroups * 128 + (warpgroups > 1 && sums > 128 ? 128 : 32);
 }
 

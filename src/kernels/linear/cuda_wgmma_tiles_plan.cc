@@ -28,17 +28,18 @@ std::int64_t num_units(const WgmmaTilesProblem& problem, const WgmmaTilesShape& 
   return blocks * divide_up(problem.m, shape.block_tokens) * shape.splits;
 }
 
-enum class Kind { kBf16, kE4m3, kCodes };
+enum class Kind { kBf16, kE4m3, kCodes, kE4m3Rows };  // the values are those of WEIGHTS
 
 Kind kind_of(const WgmmaTilesProblem& problem) {
   if (problem.weights == kWgmmaBf16) return Kind::kBf16;
+  if (problem.weights == kWgmmaE4m3Rows) return Kind::kE4m3Rows;
   return problem.weights == kWgmmaE4m3 ? Kind::kE4m3 : Kind::kCodes;
 }
 
 /// Cycles of a block for 64 columns: products, or what makes fragments of codes while products run.
 std::int64_t multiply_cycles(Kind kind, const WgmmaTilesShape& shape) {
   const std::int64_t tokens = shape.block_tokens;
-  if (kind == Kind::kE4m3) return shape.warpgroups == 2 ? 2 * tokens + 190 : tokens + 300;
+  if (kind == Kind::kE4m3 || kind == Kind::kE4m3Rows) return shape.warpgroups == 2 ? 2 * tokens + 190 : tokens + 300;
   const std::int64_t codes = kind == Kind::kCodes ? (shape.warpgroups == 2 ? 600 : 400) : 0;
   const bool short_stage = kind == Kind::kBf16 && shape.stage_turns < 4;
   return std::max(codes, shape.warpgroups == 2 ? 4 * tokens + 190 : 2 * tokens + (short_stage ? 470 : 300));
@@ -56,8 +57,8 @@ std::int64_t cycles(const WgmmaTilesProblem& problem, const WgmmaTilesShape& sha
   return divide_up(num_units(problem, shape), num_sms / shape.cluster) * unit + sums;
 }
 
-/// The block's rows of x: all of m if they fit; else what cuts m. Products of e4m3 have two sets of sums. Codes have
-/// few sizes, since each format has kernels of its own.
+/// The block's rows of x: all of m if they fit; else what cuts m. Scales of 128 columns want two sets of sums. Codes
+/// have few sizes, since each format has kernels of its own.
 std::vector<int> block_tokens(Kind kind, std::int64_t m) {
   if (kind == Kind::kE4m3 && m > 128) return {128};
   if (kind == Kind::kCodes) return {m <= 64 ? 64 : m <= 128 ? 128 : 256};

@@ -33,6 +33,7 @@ struct LinearWeightSpec {
   bool ordered = false;  ///< see LinearWeight::order. Only the layouts rows and rows_f32 are read so
   /// The checkpoint was made for inputs that are rounded to e4m3 too: a candidate may round them, row by row.
   bool fp8_input = false;
+  bool row_scales = false;  ///< all blocks of a row have one scale
 };
 
 /// What is to be computed, as far as a plan knows it.

@@ -24,7 +24,8 @@ struct LinearCase {
   std::string name() const {
     std::string text;
     for (const WeightCase& weight : weights) {
-      text += weight.format + (weight.fp8_input ? " of fp8" : "") + " n" + std::to_string(weight.n) + " ";
+      text += weight.format + (weight.fp8_input ? " of fp8" : "") + (weight.row_scales ? " by rows" : "") + " n" +
+              std::to_string(weight.n) + " ";
     }
     return text + "k" + std::to_string(k) + (deterministic ? " deterministic" : "");
   }
@@ -57,6 +58,7 @@ inline std::vector<LinearCase> linear_cases() {
   all.push_back({.weights = {{"bf16", 1201, false}}, .k = 264});
   if (is_chosen("fp8_e4m3")) {
     all.push_back({.weights = {{"fp8_e4m3", 96, true, true}, {"fp8_e4m3", 33, false, true}}, .k = 1208});
+    all.push_back({.weights = {{"fp8_e4m3", 96, true, true, true}, {"fp8_e4m3", 33, false, true, true}}, .k = 1208});
     all.push_back(
         {.weights = {{"fp8_e4m3", 77, false, true}}, .k = 576, .deterministic = true});  // then nothing is rounded
   }

@@ -149,7 +149,13 @@ std::unique_ptr<WeightPair> make_weight(const WeightCase& c, const kernels::Layo
                                         unsigned seed) {
   const quant::Format& format = *quant::find_format(c.format);
   const kernels::WeightShape shape{c.n, k};
-  const std::vector<std::byte> rows = kernels::testing::random_rows(format, shape, seed);
+  std::vector<std::byte> rows = kernels::testing::random_rows(format, shape, seed);
+  for (std::int64_t row = 0; c.row_scales && row < c.n; ++row) {  // a block begins with its scale
+    std::byte* const first = rows.data() + row * format.row_bytes(k);
+    for (std::int64_t at = 0; at < format.row_bytes(k); at += format.block_bytes) {
+      std::memcpy(first + at, first, sizeof(float));
+    }
+  }
   auto pair = std::make_unique<WeightPair>();
   for (std::int64_t i = 0; c.bias && i < c.n; ++i) pair->bias.push_back(static_cast<float>(i % 7) * 0.125f - 0.3f);
   pair->gpu = gpu_weight(format, layout, shape, rows, pair->bias);

@@ -18,13 +18,14 @@ struct WeightCase {
   std::int64_t n = 0;
   bool bias = false;
   bool fp8_input = false;
+  bool row_scales = false;  ///< of formats whose blocks begin with a float
 };
 /// A product on the GPU; its layouts are left open.
 inline kernels::LinearProblem gpu_product(const std::vector<WeightCase>& weights, std::int64_t k, std::int64_t max_m) {
   kernels::LinearProblem problem;
   for (const WeightCase& c : weights) {
     problem.weights[static_cast<std::size_t>(problem.num_weights++)] = {
-        quant::find_format(c.format), nullptr, c.n, c.bias, false, c.fp8_input};
+        quant::find_format(c.format), nullptr, c.n, c.bias, false, c.fp8_input, c.row_scales};
   }
   problem.k = k;
   problem.max_m = max_m;

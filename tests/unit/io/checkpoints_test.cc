@@ -107,6 +107,12 @@ TEST(CheckpointGoldens, LeaveToRoundActivationsIsRead) {
     const TensorEntry* const entry = file->tensors().find("model.layers.0.mlp.down_proj.weight");
     ASSERT_NE(entry, nullptr) << name;
     EXPECT_EQ(entry->fp8_input, allowed) << name << ": " << to;
+    // Scales of channels and tensors are those of rows, and so are those of blocks where a row has one: 64 columns of
+    // down, not 160 of up.
+    const std::string_view view = name;
+    const TensorEntry* const up = file->tensors().find("model.layers.0.mlp.up_proj.weight");
+    EXPECT_EQ(up->row_scales, view == "fp8_channel" || view == "fp8_modelopt") << name;
+    EXPECT_EQ(entry->row_scales, view != "packed4_g128") << name;
   }
 }
 

@@ -33,6 +33,22 @@ TEST(WgmmaTilesPlan, TheShapesThatWereFastestOnAnH200AreChosen) {
   EXPECT_EQ(choose_wgmma_tiles(problem(2048, {2560}, 4096, 2), kSms), (WgmmaTilesShape{2, 192, 2, 1}));
 }
 
+TEST(WgmmaTilesPlan, OneScaleARowLeavesRoomForLargerBlocks) {
+  auto p = problem(2048, {14336, 14336}, 4096, 3);
+  p.weights = kWgmmaE4m3;
+  EXPECT_EQ(choose_wgmma_tiles(p, kSms), (WgmmaTilesShape{2, 128, 2, 1, 2}));
+  const WgmmaTilesPlan blocks = plan_wgmma_tiles(p, {2, 128, 2, 1, 2}, kSms, kSharedBytes);
+  p.weights = kWgmmaE4m3Rows;
+  EXPECT_EQ(choose_wgmma_tiles(p, kSms), (WgmmaTilesShape{2, 256, 2, 1, 2}));
+  const WgmmaTilesPlan rows = plan_wgmma_tiles(p, {2, 128, 2, 1, 2}, kSms, kSharedBytes);
+  EXPECT_NE(blocks.defines, rows.defines);
+  EXPECT_GT(blocks.threads, rows.threads);  // a warpgroup that gives registers away
+  for (std::int64_t m = 17; m < 2500; m += 211) {
+    p.m = m;
+    EXPECT_GE(plan_wgmma_tiles(p, choose_wgmma_tiles(p, kSms), kSms, kSharedBytes).stages, 2) << m;
+  }
+}
+
 TEST(WgmmaTilesPlan, ClustersAreWhole) {
   const auto p = problem(2048, {4096, 1000, 1000}, 4096, 0);
   WgmmaTilesShape shape{2, 256, 2, 1, 2};
