@@ -25,6 +25,7 @@ Result<io::ModelFile> open_dummy(const std::string& path, const ModelOptions& op
   config.mark_tree_read("quantization_config");
   config.mark_tree_read("quantization");
   io::TensorCatalog tensors = PAGODA_TRY(model::dummy_tensors(config, formats, options.ignore_keys));
+  if (options.dummy_weights == "fp8_block128") tensors = model::with_block_scales(tensors);
   return io::make_dummy_file(std::move(config), std::move(tensors));
 }
 

@@ -123,13 +123,6 @@ std::vector<model::ModelDescription> kinds_of(const model::ModelDescription& des
   return all;
 }
 
-/// The same weights with scales of blocks, which checkpoints have as well.
-io::TensorCatalog with_block_scales(const io::TensorCatalog& tensors) {
-  std::vector<io::TensorEntry> entries(tensors.entries().begin(), tensors.entries().end());
-  for (io::TensorEntry& entry : entries) entry.row_scales = false;
-  return io::TensorCatalog(std::move(entries));
-}
-
 }  // namespace
 
 Result<Units> units_of(const model::ModelDescription& described, const device::DeviceCaps& gpu,
@@ -173,7 +166,7 @@ Result<Units> known_units(const device::DeviceCaps& gpu, const ModelOptions& opt
       const auto one = [format](const model::ModelSpec&, const model::BoundTensor&) -> const auto& { return *format; };
       std::vector<io::TensorCatalog> kinds = {PAGODA_TRY(model::dummy_tensors(known.config, one, options.ignore_keys))};
       if (std::ranges::any_of(kinds[0].entries(), &io::TensorEntry::row_scales)) {
-        kinds.push_back(with_block_scales(kinds[0]));
+        kinds.push_back(model::with_block_scales(kinds[0]));
       }
       for (const io::TensorCatalog& tensors : kinds) {
         const auto described = PAGODA_TRY(model::describe_model(known.config, tensors, options.ignore_keys));

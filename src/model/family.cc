@@ -182,4 +182,10 @@ Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const Forma
   return io::TensorCatalog(std::move(entries));
 }
 
+io::TensorCatalog with_block_scales(const io::TensorCatalog& tensors) {
+  std::vector<io::TensorEntry> entries(tensors.entries().begin(), tensors.entries().end());
+  for (io::TensorEntry& entry : entries) entry.row_scales = false;
+  return io::TensorCatalog(std::move(entries));
+}
+
 }  // namespace pagoda::model

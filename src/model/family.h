@@ -65,13 +65,16 @@ using FormatOf = std::function<const quant::Format&(const ModelSpec&, const Boun
 
 /// The tensors that a model of this configuration has, each matrix in the format that is said and all vectors in f32,
 /// in the order of their bytes: vectors in file 0, the matrices of each format in a file of their own. For models whose
-/// weights nobody has (`bench --dummy-weights`). Errors: those of describe_model; kFormatUnsupported if a format's
-/// blocks do not divide a row.
+/// weights nobody has (`bench --dummy-weights`). Those of fp8_e4m3 have one scale a row. Errors: those of
+/// describe_model; kFormatUnsupported if a format's blocks do not divide a row.
 Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const FormatOf& format_of,
                                         std::span<const std::string> ignored_keys = {});
 
 /// All matrices in one format.
 Result<io::TensorCatalog> dummy_tensors(const io::RawConfig& config, const quant::Format& format,
                                         std::span<const std::string> ignored_keys = {});
+
+/// The same with a scale for each block, which checkpoints have as well.
+io::TensorCatalog with_block_scales(const io::TensorCatalog& tensors);
 
 }  // namespace pagoda::model

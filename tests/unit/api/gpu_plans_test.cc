@@ -219,6 +219,22 @@ TEST(GpuPlans, RowsAreRoundedToE4m3ByPermission) {
   EXPECT_FALSE(rounds("h200", {.deterministic = true, .dummy_weights = "fp8_e4m3"}));
   EXPECT_FALSE(rounds("h200", {.dummy_weights = "fp8_e5m2"}));
   EXPECT_FALSE(rounds("b200", {.dummy_weights = "fp8_e4m3"}));
+  // With scales of blocks too, by other products.
+  EXPECT_TRUE(rounds("h200", {.dummy_weights = "fp8_block128"}));
+  const auto products = [&](const char* weights) {
+    const DescribedFile described = describe_file(config, {.dummy_weights = weights}).value();
+    std::set<std::string> kinds;
+    const auto units = units_of(described.description, device::gpu_caps("h200").value(), {}, 1).value();
+    for (const CompileUnit& unit : units) {
+      for (const std::string& define : unit.defines) {
+        if (define.starts_with("WEIGHTS=")) kinds.insert(define);
+      }
+    }
+    return kinds;
+  };
+  EXPECT_THAT(products("fp8_e4m3"), testing::Contains("WEIGHTS=3"));
+  EXPECT_THAT(products("fp8_e4m3"), testing::Not(testing::Contains("WEIGHTS=1")));
+  EXPECT_THAT(products("fp8_block128"), testing::Contains("WEIGHTS=1"));
   const Library library = Library::create({.threads = 1}).value();
   const auto shown = inspect(library, config,
                              {.model = {.device = "cuda", .dummy_weights = "fp8_e4m3"}, .plan = true, .caps = "h200"});
