@@ -62,13 +62,9 @@ class Products {
     for (int i = 0; i < p.num_weights; ++i) {
       p.weight_maps[i] = kernels::map_wgmma_tiles_weight(bench_.context().driver(), weights_, shape, epilogue >= 3,
                                                          p.weights[i].data, p.weights[i].n, p.k);
-      if (format_ != nullptr) {
+      if (weights_.span_columns > 0) {
         const auto* scales = static_cast<const std::byte*>(p.weights[i].data) +
                              kernels::mma_codes_scales_offset(*format_->coding, p.weights[i].n, p.k);
-        if (weights_.span_columns == 0) {
-          p.row_scales[i] = reinterpret_cast<const float*>(scales);
-          continue;
-        }
         p.scale_maps[i] = kernels::map_wgmma_tiles_scales(bench_.context().driver(), weights_, shape, epilogue >= 3,
                                                           scales, p.weights[i].n, p.k);
       }

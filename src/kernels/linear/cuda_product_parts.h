@@ -29,8 +29,6 @@ std::int64_t row_tiles(const CudaProductProblem& problem);
 
 /// Whether all weights are e4m3 with a scale for 128 columns, for inputs of e4m3: products of many rows then round x.
 bool of_e4m3(const CudaProductProblem& problem);
-/// Whether each of their rows has one scale.
-bool have_row_scales(const CudaProductProblem& problem);
 
 /// The weights as device code takes them, outputs left open.
 MmaRowsWeight device_weight(const LinearWeight& weight);
@@ -179,7 +177,6 @@ class WgmmaTiles {
  private:
   struct Maps {
     CopyMap weights[kMaxLinearWeights] = {}, scales[kMaxLinearWeights] = {};
-    const float* row_scales[kMaxLinearWeights] = {};
   };
   struct Bucket {
     std::int64_t most_rows = 0;

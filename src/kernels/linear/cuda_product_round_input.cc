@@ -17,10 +17,6 @@ bool of_e4m3(const CudaProductProblem& problem) {
   });
 }
 
-bool have_row_scales(const CudaProductProblem& problem) {
-  return std::ranges::all_of(problem.linear.specs(), &LinearWeightSpec::row_scales);
-}
-
 CompileUnit RoundInput::unit(const device::DeviceCaps& caps) {
   return cuda_unit(caps, "linear/cuda_quantize_e4m3.cu", {define("THREADS", kThreads)});
 }

@@ -18,9 +18,10 @@ WgmmaTilesProblem problem_at(const CudaProductProblem& problem, std::int64_t m, 
   WgmmaTilesProblem tiles{.m = m, .n = {}, .k = problem.linear.k, .epilogue = static_cast<int>(problem.epilogue)};
   if (has_codes(problem)) {
     tiles.format = problem.linear.weights[0].format;
-    tiles.weights = !of_e4m3(problem)          ? wgmma_tiles_codes(*tiles.format->coding)
-                    : have_row_scales(problem) ? kWgmmaE4m3Rows
-                                               : kWgmmaE4m3;
+    const bool row_scales = std::ranges::all_of(problem.linear.specs(), &LinearWeightSpec::row_scales);
+    tiles.weights = !of_e4m3(problem) ? wgmma_tiles_codes(*tiles.format->coding)
+                    : row_scales      ? kWgmmaE4m3Rows
+                                      : kWgmmaE4m3;
   }
   for (int i = 0; i < problem.linear.num_weights; ++i)
     tiles.n[static_cast<std::size_t>(i)] = problem.linear.weights[i].n;
@@ -107,13 +108,9 @@ WgmmaTiles::Maps WgmmaTiles::map_weights(const Bucket& bucket,
     const MmaRowsWeight& weight = weights[i];
     maps.weights[i] =
         map_wgmma_tiles_weight(*driver_, problem.weights, bucket.plan.shape, gated_, weight.data, weight.n, problem.k);
-    if (problem.format == nullptr) continue;
+    if (problem.weights.span_columns == 0) continue;
     const auto* scales = static_cast<const std::byte*>(weight.data) +
                          mma_codes_scales_offset(*problem.format->coding, weight.n, problem.k);
-    if (problem.weights.span_columns == 0) {
-      maps.row_scales[i] = reinterpret_cast<const float*>(scales);
-      continue;
-    }
     maps.scales[i] =
         map_wgmma_tiles_scales(*driver_, problem.weights, bucket.plan.shape, gated_, scales, weight.n, problem.k);
   }
@@ -134,7 +131,6 @@ void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weigh
   const Maps maps = mapped ? bucket.maps : map_weights(bucket, weights);
   std::ranges::copy(maps.weights, params.weight_maps);
   std::ranges::copy(maps.scales, params.scale_maps);
-  std::ranges::copy(maps.row_scales, params.row_scales);
   set_outputs(params.weights, args);
   params.input_scales = input_scales;
   params.m = args.m;

@@ -15,6 +15,7 @@
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/linear/cuda_wgmma_fragments.cuh"
+#include "quant/formats/fp8.h"
 
 namespace pagoda::kernels {
 
@@ -208,7 +209,7 @@ __device__ __forceinline__ void feed(const WgmmaTilesParams& p, const Schedule& 
 __device__ __forceinline__ float gate_activation(float gate) { return EPILOGUE == 3 ? silu(gate) : gelu_tanh(gate); }
 
 /// A warpgroup's sums to y, by way of shared memory, so that neighbouring threads write neighbouring columns.
-__device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const Unit& unit, const float (&d)[kSums],
+__device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const Unit& unit, float (&d)[kSums],
                                               char* piece) {
   const int warp = threadIdx.x / 32;  // of the block
   const int member = threadIdx.x % 128;
@@ -227,9 +228,15 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     const float* from = p.weights[which].bias;
     if (from != nullptr && unit.slice == 0) bias[i] = from[row];
     if constexpr (kRowScales) {
-      const std::int64_t spans = (p.k + kWgmmaE4m3.span_columns - 1) / kWgmmaE4m3.span_columns;
-      row_scale[i] = p.row_scales[which][row / 16 * spans * 16 + group * 2 + i];
+      constexpr Coding kE4m3 = quant::FP8_E4M3::kCoding;
+      const auto* codes = static_cast<const char*>(p.weights[which].data);
+      const std::int64_t at = mma_codes_scales_offset(kE4m3, weight.n, p.k) + entry_offset(kE4m3, p.k, row, 0);
+      row_scale[i] = *reinterpret_cast<const float*>(codes + at);
     }
+  }
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    if constexpr (kRowScales) d[i] *= row_scale[i % 4 / 2];
   }
   const auto sums = [&](int tile) {  // of 8 rows of x: rows of weights × the thread's two rows of x, with bias
     const float* from = d + tile * 4;
@@ -242,8 +249,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     float y[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float sum = kRowScales ? from[i] * row_scale[i / 2] : from[i];
-      y[i] = kFp8 ? fmaf(sum, scale[i % 2], bias[i / 2]) : sum + bias[i / 2];
+      y[i] = kFp8 ? fmaf(from[i], scale[i % 2], bias[i / 2]) : from[i] + bias[i / 2];
     }
     return float4{y[0], y[1], y[2], y[3]};
   };

@@ -44,10 +44,8 @@ struct WgmmaTilesParams {
   CopyMap input;
   CopyMap weight_maps[3];
   CopyMap scale_maps[3];      ///< over spans of scales and tiles, if there are any beside the weights
-  MmaRowsWeight weights[3];   ///< `data` is not read
+  MmaRowsWeight weights[3];   ///< `data` is read for scales of rows only
   const float* input_scales;  ///< (m), of e4m3: what its rows of x are to be multiplied by
-  const float*
-      row_scales[3];  ///< of e4m3 with one scale a row: the weight's scales as they lie, the first span's are read
   std::int64_t m;
   std::int64_t k;             ///< a multiple of 8
   std::int64_t split_stride;  ///< elements from one slice's output to the next slice's, if splits > 1
