@@ -19,6 +19,7 @@ using kernels::MmaBulkCodesParams;
 
 struct Variant {
   int token_tiles, warps, stage_units, at_once, window_kib;
+  bool whole = false;  // cuda_whole_bulk_codes.cu
 };
 
 class Chain {
@@ -27,7 +28,7 @@ class Chain {
 
   device::CompileUnit unit(const quant::Format& f, const Variant& v, bool norm, int epilogue) const {
     return bench_.unit(
-        "kernels/linear/cuda_mma_bulk_codes.cu",
+        v.whole ? "kernels/linear/cuda_whole_bulk_codes.cu" : "kernels/linear/cuda_mma_bulk_codes.cu",
         {kernels::format_define(f), kernels::define("TOKEN_TILES", v.token_tiles), kernels::define("WARPS", v.warps),
          kernels::define("STAGE_UNITS", v.stage_units), kernels::define("AT_ONCE", v.at_once),
          kernels::define("NORM", norm), kernels::define("EPILOGUE", epilogue)});
@@ -37,13 +38,15 @@ class Chain {
   }
 
   void launch(const quant::Format& f, const Variant& v, bool norm, int epilogue, MmaBulkCodesParams p) {
-    const auto kernel = bench_.kernel<MmaBulkCodesParams>(unit(f, v, norm, epilogue), "mma_bulk_codes");
+    const auto kernel =
+        bench_.kernel<MmaBulkCodesParams>(unit(f, v, norm, epilogue), v.whole ? "whole_bulk_codes" : "mma_bulk_codes");
     const int sets = epilogue >= 3 ? 2 : 1;
     std::int64_t tiles = 0;
     for (int i = 0; i < (sets == 2 ? 1 : p.num_weights); ++i) tiles += (p.weights[i].n + 15) / 16;
     const std::int64_t stage = sets * kernels::mma_bulk_codes_set_bytes(*f.coding, v.stage_units);
     const std::int64_t fixed =
-        kernels::mma_bulk_codes_fixed_bytes(*f.coding, p.k, p.m, p.splits, v.warps, sets, v.token_tiles);
+        v.whole ? kernels::whole_bulk_codes_fixed_bytes(*f.coding, p.k, p.m, p.splits, v.warps, sets)
+                : kernels::mma_bulk_codes_fixed_bytes(*f.coding, p.k, p.m, p.splits, v.warps, sets, v.token_tiles);
     const std::int64_t room = 225 * 1024 - fixed;
     p.stages = static_cast<int>(std::clamp<std::int64_t>(room / stage, 2, 32));
     p.window = static_cast<int>(std::clamp<std::int64_t>((v.window_kib * 1024 + stage / 2) / stage, 1, p.stages));
@@ -292,9 +295,10 @@ class Chain {
     const double each = static_cast<double>(ms) / times;
     std::printf(
         "{\"op\": \"linear_codes\", \"case\": \"%s\", \"format\": \"%s\", \"m\": %d, \"warps\": %d, \"stage_units\": "
-        "%d, \"at_once\": %d, \"window_kib\": %d, \"us\": %.2f, \"bytes\": %lld, \"tb_s\": %.3f}\n",
-        name, std::string(f.name).c_str(), m, v.warps, v.stage_units, v.at_once, v.window_kib, each * 1e3,
-        static_cast<long long>(bytes_ / times), static_cast<double>(bytes_) / static_cast<double>(ms) / 1e9);
+        "%d, \"at_once\": %d, \"window_kib\": %d, \"whole\": %d, \"us\": %.2f, \"bytes\": %lld, \"tb_s\": %.3f}\n",
+        name, std::string(f.name).c_str(), m, v.warps, v.stage_units, v.at_once, v.window_kib, v.whole ? 1 : 0,
+        each * 1e3, static_cast<long long>(bytes_ / times),
+        static_cast<double>(bytes_) / static_cast<double>(ms) / 1e9);
     std::fflush(stdout);
   }
 
@@ -302,6 +306,10 @@ class Chain {
   std::int64_t used_ = 0, bytes_ = 0;
   bool fits_ = true;  // what was launched since the last graph
 };
+
+bool has_bytes(const quant::Format& f) {
+  return f.coding->table == quant::CodeTable::kInteger && f.coding->bits % 2 == 0 && f.coding->bits >= 4;
+}
 
 int run(const std::string& what) {
   GpuBench bench;
@@ -349,7 +357,15 @@ int run(const std::string& what) {
     timed.push_back({{2, 8, 16, 2, 48}, 16});
   }
   if (const quant::Format* one = quant::find_format(what); one != nullptr && one->coding != nullptr) {
-    for (const Variant v : {Variant{1, 8, 32, 4, 48}, Variant{1, 16, 32, 2, 48}}) {
+    std::vector<Variant> variants = {{1, 8, 32, 4, 48}, {1, 16, 32, 2, 48}};
+    if (has_bytes(*one)) {
+      for (const Variant& v :
+           {Variant{1, 8, 32, 4, 48, true}, Variant{1, 8, 32, 4, 96, true}, Variant{1, 8, 16, 2, 48, true},
+            Variant{1, 8, 64, 4, 48, true}, Variant{1, 8, 64, 4, 96, true}, Variant{1, 8, 64, 8, 96, true}}) {
+        variants.push_back(v);
+      }
+    }
+    for (const Variant& v : variants) {
       bench.compile({chain.unit(*one, v, false, 0)});
       chain.time_linear(8192, 8192, *one, v, 1);
     }
@@ -383,6 +399,14 @@ int run(const std::string& what) {
     good &= chain.check(*f, c, 33, 352, 16, false, 2);
     good &= chain.check(*f, c, 65, 768, 9, false, 3);
     good &= chain.check(*f, a, 2500, 512, 6, false, 1, 2);
+    if (!has_bytes(*f)) continue;
+    const Variant d{1, 8, 16, 2, 48, true}, e{1, 8, 8, 1, 48, true};
+    good &= chain.check(*f, d, 100, 768, 1, false, 1);
+    good &= chain.check(*f, d, 33, 1536, 2, true, 1);
+    good &= chain.check(*f, e, 49, 288, 3, false, 0);
+    good &= chain.check(*f, e, 77, 4864, 1, false, 2);
+    good &= chain.check(*f, e, 65, 5376, 4, false, 3);
+    good &= chain.check(*f, d, 77, 1536, 4, false, 1, 3);
   }
   std::printf("%s\n", good ? "all good" : "FAILED");
   std::fflush(stdout);
@@ -392,7 +416,9 @@ int run(const std::string& what) {
   }
   if (what == "shapes") {
     for (const quant::Format* f : fast) {
-      const Variant v = f->coding->bits <= 4 ? Variant{1, 8, 32, 4, 48} : Variant{1, 16, 32, 2, 48};
+      const Variant v = has_bytes(*f)          ? Variant{1, 8, 32, 4, 48, true}
+                        : f->coding->bits <= 4 ? Variant{1, 8, 32, 4, 48}
+                                               : Variant{1, 16, 32, 2, 48};
       bench.compile({chain.unit(*f, v, false, 0)});
       for (const auto& [n, k] : {std::pair{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {8192, 8192}}) {
         chain.time_linear(n, k, *f, v, 1);

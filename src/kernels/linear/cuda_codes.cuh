@@ -103,6 +103,29 @@ struct Codes {
     }
   }
 
+  /// Whether bytes() has them.
+  static constexpr bool kBytes = kWhole && (kCoding.bits == 4 || kCoding.bits == 6 || kCoding.bits == 8);
+
+  /// Step kStep of a unit as whole numbers of eight bits: of row r and of row r + 8, columns 2·quad, 2·quad + 8,
+  /// 2·quad + 1 and 2·quad + 9 of the step, the first in the lowest byte.
+  template <int kStep>
+  static __device__ __forceinline__ void bytes(const Unit& u, std::uint32_t& row, std::uint32_t& row8) {
+    static_assert(kBytes);
+    const std::uint32_t w = u.nibbles[0].word[kStep];
+    row = w & 0x0f0f0f0fu;
+    row8 = (w >> 4) & 0x0f0f0f0fu;
+    if constexpr (kCoding.bits == 8) {
+      const std::uint32_t high = u.nibbles[1].word[kStep];
+      row = put(high << 4, 0xf0f0f0f0u, row);
+      row8 = put(high, 0xf0f0f0f0u, row8);
+    } else if constexpr (kCoding.bits == 6) {
+      // Register i's two bits are at 2i of a byte, and go to bits 4 and 5 of byte i / 2 of its pair of bytes.
+      const std::uint32_t twos = kStep % 2 == 0 ? u.twos[kStep / 2] : u.twos[kStep / 2] >> 8;
+      row = put(twos << 8, 0x30003000u, put(twos << 4, 0x00300030u, row));
+      row8 = put(twos << 6, 0x30003000u, put(twos << 2, 0x00300030u, row8));
+    }
+  }
+
  private:
   template <int kStep, int kBit>
   static __device__ __forceinline__ void add_ones(std::uint32_t ones, std::uint32_t (&a)[4]) {

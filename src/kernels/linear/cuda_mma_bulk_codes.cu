@@ -5,76 +5,27 @@
 // products with ones. Bytes: codes and scales once; x once a block. Chosen for decode of few rows on sm_90. Constants:
 // FORMAT, TOKEN_TILES, WARPS, STAGE_UNITS (a multiple of WARPS and of 4), NORM (0, 1), EPILOGUE (0 bf16, 1 float, 2
 // residual +=, 3 SiLU, 4 GELU).
-#include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/bulk.cuh"
-#include "kernels/cuda/format.cuh"
-#include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/vector.cuh"
-#include "kernels/linear/cuda_codes.cuh"
-#include "kernels/linear/cuda_mma_bulk_codes.h"
+#include "kernels/linear/cuda_bulk_codes.cuh"
 
 namespace pagoda::kernels {
 
-constexpr bool kGated = EPILOGUE >= 3;
-constexpr int kSets = kGated ? 2 : 1;
-constexpr int kThreads = WARPS * 32;  // and one warp that feeds them
 constexpr int kTokens = TOKEN_TILES * 8;
 constexpr int kSumStride = kTokens + 1;
 constexpr int kSums = WARPS * kSets * 16 * kSumStride;
-constexpr int kMaxStages = 32;
 constexpr int kAhead = 4;  // loads of x under way in a thread
-constexpr Coding kCoding = Format::kCoding;
-using TheCodes = Codes<kCoding>;
-using TheScales = Scales<kCoding>;
-constexpr int kUnitBytes = unit_bytes(kCoding);
-constexpr int kSpanUnits = span_columns(kCoding) / kUnitColumns;
-constexpr int kStageCodes = STAGE_UNITS * kUnitBytes;
-constexpr int kSetBytes = mma_bulk_codes_set_bytes(kCoding, STAGE_UNITS);
-constexpr int kAtOnce = STAGE_UNITS / WARPS < AT_ONCE ? STAGE_UNITS / WARPS : AT_ONCE;
-constexpr int kGroupColumns = kCoding.group < kUnitColumns ? kCoding.group : kUnitColumns;
 constexpr int kUnitSums = mma_bulk_codes_sums(kCoding);
+constexpr int kSquares = kTokens > WARPS ? kTokens : WARPS;
 constexpr float kOutputFactor = TheCodes::kExponent == 126   ? 0x1p30f
                                 : TheCodes::kExponent == 120 ? 0x1p24f
                                 : TheCodes::kExponent == 112 ? 0x1p16f
                                                              : 1.0f;
 constexpr float kInputFactor = TheCodes::kInputExponent != 0 ? 0x1p96f : 1.0f;
-constexpr int kStageBytes = kSets * kSetBytes;
-constexpr int kSquares = kTokens > WARPS ? kTokens : WARPS;
-static_assert(STAGE_UNITS % WARPS == 0 && STAGE_UNITS % 4 == 0);
 
 struct Shared {
-  Barrier full[kMaxStages], empty[kMaxStages], input;
+  Ring ring;
+  Barrier input;
   float squares[kSquares];  // of a token, by the warps that share it
 };
-
-/// The columns of one block: units [begin, begin + count) of each tile.
-struct Slice {
-  int index, begin, count, tile_units, tile_spans;
-};
-
-__device__ __forceinline__ Slice slice_of_block(const MmaBulkCodesParams& p) {
-  const int all = static_cast<int>(num_units(p.k));
-  const int each = static_cast<int>(mma_bulk_codes_slice(p.k, p.splits));
-  const int index = static_cast<int>(blockIdx.x) % p.splits;
-  return {index, index * each, max(0, min(each, all - index * each)), all, static_cast<int>(num_spans(kCoding, p.k))};
-}
-
-/// A tile of 16 rows of one weight, by its number over all weights.
-struct Place {
-  int weight;
-  std::int64_t tile;
-};
-
-__device__ __forceinline__ Place locate(const MmaBulkCodesParams& p, std::int64_t tile) {
-  int which = 0;
-  if constexpr (!kGated) {
-    while (which + 1 < p.num_weights && tile >= (p.weights[which].n + 15) / 16) {
-      tile -= (p.weights[which].n + 15) / 16;
-      ++which;
-    }
-  }
-  return {which, tile};
-}
 
 /// Warps that share a token's norm.
 __device__ __forceinline__ int warps_a_token(int m) {
@@ -83,69 +34,38 @@ __device__ __forceinline__ int warps_a_token(int m) {
   return share;
 }
 
-/// Where the ring stands, for one who fills or empties it.
-struct Cursor {
-  int slot;
-  std::uint32_t parity;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++slot == stages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
-/// The feeding warp's whole work.
-__device__ __forceinline__ void feed(const MmaBulkCodesParams& p, const Slice& slice, std::int64_t tiles, Shared& s,
-                                     char* ring) {
-  const int lane = threadIdx.x % 32;
-  Cursor at{0, 1};  // an empty ring: its first waits pass at once
-  Cursor landed{0, 0};
-  int under_way = 0;
-  const int block = static_cast<int>(blockIdx.x) / p.splits;
-  const int window = block < p.long_blocks ? p.long_window : p.window;
-  for (std::int64_t tile = block; tile < tiles; tile += gridDim.x / p.splits) {
-    const Place place = locate(p, tile);
-    for (int unit = 0; unit < slice.count; unit += STAGE_UNITS, at.advance(p.stages)) {
-      wait_barrier(&s.empty[at.slot], at.parity);
-      if (under_way == window) {
-        wait_barrier(&s.full[landed.slot], landed.parity);
-        landed.advance(p.stages);
-      } else {
-        ++under_way;
-      }
-      const int units = min(STAGE_UNITS, slice.count - unit);
-      const int codes = units * kUnitBytes;
-      const int scales = (units + kSpanUnits - 1) / kSpanUnits * span_bytes(kCoding);
-      if (lane == 0) {
-        arrive_expecting(&s.full[at.slot], static_cast<std::uint32_t>((codes + scales) * kSets));
-        const std::int64_t first = place.tile * slice.tile_units + slice.begin + unit;
-        const std::int64_t span = place.tile * slice.tile_spans + (slice.begin + unit) / kSpanUnits;
+/// bf16 rows of x times kInputFactor; zeros up to the slice's last unit.
+__device__ __forceinline__ void enlarge_input(const MmaBulkCodesParams& p, const Slice& slice, char* x) {
+  const std::int64_t stride = mma_bulk_codes_stride(p.k, p.splits);
+  const int chunks = slice.count * 8;  // of 16 bytes
+  for (int token = 0; token < p.m; ++token) {
+    const std::int64_t first_column = std::int64_t{slice.begin} * kUnitColumns;
+    const auto* from = static_cast<const std::uint16_t*>(p.input) + token * p.input_stride + first_column;
+    for (int first = threadIdx.x; first < chunks; first += kAhead * kThreads) {
+      Vec16 v[kAhead];
 #pragma unroll
-        for (int set = 0; set < kSets; ++set) {
-          const MmaCodesWeight& weight = p.weights[place.weight + set];
-          char* to = ring + at.slot * kStageBytes + set * kSetBytes;
-          copy_bulk(to, static_cast<const char*>(weight.codes) + first * kUnitBytes, codes, &s.full[at.slot]);
-          copy_bulk(to + kStageCodes, static_cast<const char*>(weight.scales) + span * span_bytes(kCoding), scales,
-                    &s.full[at.slot]);
+      for (int i = 0; i < kAhead; ++i) {
+        const int chunk = first + i * kThreads;
+        v[i] = chunk < chunks && first_column + chunk * 8 < p.k ? load_vec16(from + chunk * 8) : Vec16{};
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int chunk = first + i * kThreads;
+        if (chunk >= chunks) break;
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          v[i].word[w] = pack_bf16(bf16_low(v[i].word[w]) * kInputFactor, bf16_high(v[i].word[w]) * kInputFactor);
         }
+        store_vec16(x + token * stride + chunk * 16, v[i]);
       }
-      __syncwarp();
     }
   }
-}
-
-/// 16 bytes of x times kInputFactor.
-__device__ __forceinline__ void enlarge(char* chunk) {
-  Vec16 v = load_vec16(chunk);
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    v.word[i] = pack_bf16(bf16_low(v.word[i]) * kInputFactor, bf16_high(v.word[i]) * kInputFactor);
-  store_vec16(chunk, v);
+  sync_threads<1>(kThreads);
 }
 
 /// x·w of the norm as bf16, and the squares' sums; zeros up to the slice's last unit.
 __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const Slice& slice, Shared& s, char* x) {
+  if constexpr (!NORM && TheCodes::kInputExponent != 0) return enlarge_input(p, slice, x);
   const std::int64_t stride = mma_bulk_codes_stride(p.k, p.splits);
   const std::int64_t columns =
       min(p.k - std::int64_t{slice.begin} * kUnitColumns, std::int64_t{slice.count} * kUnitColumns);
@@ -198,11 +118,6 @@ __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const
   sync_threads<1>(kThreads);
 #if !NORM
   wait_barrier(&s.input, 0);
-  if constexpr (TheCodes::kInputExponent != 0) {
-    const int chunks = slice.count * 8;
-    for (int i = threadIdx.x; i < chunks * p.m; i += kThreads) enlarge(x + i / chunks * stride + i % chunks * 16);
-    sync_threads<1>(kThreads);
-  }
 #endif
 }
 
@@ -215,26 +130,6 @@ __device__ __forceinline__ float norm_factor(const MmaBulkCodesParams& p, const 
 #else
   return kOutputFactor;
 #endif
-}
-
-__device__ __forceinline__ float gate_activation(float gate) { return EPILOGUE == 3 ? silu(gate) : gelu_tanh(gate); }
-
-/// Writes what one output of the block came to. A bias belongs to the first slice.
-__device__ __forceinline__ void finish(const MmaBulkCodesParams& p, const MmaCodesWeight& weight, int slice,
-                                       std::int64_t row, int token, float value, float up, float before) {
-  if (weight.bias != nullptr && slice == 0) value += weight.bias[row];
-  if constexpr (kGated) {
-    if (p.weights[1].bias != nullptr) up += p.weights[1].bias[row];
-    value = gate_activation(value) * up;
-  }
-  const std::int64_t at = token * weight.output_stride + row;
-  if constexpr (EPILOGUE == 1) {
-    static_cast<float*>(weight.output)[slice * p.split_stride + at] = value;
-  } else if constexpr (EPILOGUE == 2) {
-    static_cast<float*>(weight.output)[at] = fmaf(p.scale, value, before);
-  } else {
-    static_cast<std::uint16_t*>(weight.output)[at] = to_bf16(value);
-  }
 }
 
 using Sums = float[kSets][TOKEN_TILES][4];
@@ -403,8 +298,8 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   const int lane = threadIdx.x % 32;
   if (threadIdx.x == 0) {
     for (int i = 0; i < p.stages; ++i) {
-      init_barrier(&s.full[i], 1);
-      init_barrier(&s.empty[i], WARPS);
+      init_barrier(&s.ring.full[i], 1);
+      init_barrier(&s.ring.empty[i], WARPS);
     }
     init_barrier(&s.input, 1);
     publish_barriers();
@@ -415,7 +310,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   for (int i = 0; i < (kGated ? 1 : p.num_weights); ++i) tiles += (p.weights[i].n + 15) / 16;
   const Slice slice = slice_of_block(p);
   if (warp == WARPS) {
-    feed(p, slice, tiles, s, ring);
+    feed(p, slice, tiles, s.ring, ring);
     wait_for_producers();
     return;
   }
@@ -448,17 +343,12 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   int buffer = 0;
   for (std::int64_t tile = blockIdx.x / p.splits; tile < tiles; tile += gridDim.x / p.splits, buffer ^= 1) {
     const Place place = locate(p, tile);
-    const MmaCodesWeight& weight = p.weights[place.weight];
-    const std::int64_t my_row = place.tile * 16 + threadIdx.x % 16;
-    float before = 0;  // what the thread's first output adds to, fetched while the products run
-    if (EPILOGUE == 2 && threadIdx.x < 16 * p.m && my_row < weight.n) {
-      before = static_cast<const float*>(weight.output)[threadIdx.x / 16 * weight.output_stride + my_row];
-    }
+    const float before = fetch_before(p, place);
     Sums sums = {};
     for (int first = 0; first < slice.count; first += STAGE_UNITS, at.advance(p.stages)) {
       const char* stage = ring + at.slot * kStageBytes;
       const float* x_sums = my_x_sums + first * kUnitSums * kTokens;
-      wait_barrier(&s.full[at.slot], at.parity);
+      wait_barrier(&s.ring.full[at.slot], at.parity);
       if (first + STAGE_UNITS <= slice.count) {
 #pragma unroll
         for (int i = 0; i < STAGE_UNITS; i += WARPS * kAtOnce) {
@@ -470,7 +360,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
         }
       }
       __syncwarp();
-      if (lane == 0) arrive(&s.empty[at.slot]);
+      if (lane == 0) arrive(&s.ring.empty[at.slot]);
     }
 
     // The warps' sums, added in their order. Two buffers, so that one barrier a tile is enough.
@@ -488,22 +378,6 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
       }
     }
     sync_threads<1>(kThreads);
-    for (int index = threadIdx.x; index < 16 * p.m; index += kThreads) {
-      const int row = index % 16;  // the same for all of a thread's outputs
-      const int token = index / 16;
-      float total[2] = {};
-#pragma unroll
-      for (int w = 0; w < WARPS; ++w) {
-#pragma unroll
-        for (int set = 0; set < kSets; ++set) total[set] += all[((w * kSets + set) * 16 + row) * kSumStride + token];
-      }
-      const float factor = norm_factor(p, s, token);
-      if (EPILOGUE == 2 && index >= kThreads && my_row < weight.n) {
-        before = static_cast<const float*>(weight.output)[token * weight.output_stride + my_row];
-      }
-      if (my_row < weight.n) {
-        finish(p, weight, slice.index, my_row, token, total[0] * factor, total[1] * factor, before);
-      }
-    }
+    finish_tile<kSumStride>(p, slice, place, all, before, [&](int token) { return norm_factor(p, s, token); });
   }
 }

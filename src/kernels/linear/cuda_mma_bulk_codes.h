@@ -59,6 +59,23 @@ PAGODA_SHARED std::int64_t mma_bulk_codes_fixed_bytes(const Coding& coding, std:
   return std::int64_t{2} * warps * sets * 16 * (token_tiles * 8 + 1) * 4 + x + sums;
 }
 
+/// cuda_whole_bulk_codes.cu: bytes of a unit's columns of all rows of x, padded so that units begin in other banks.
+PAGODA_SHARED std::int64_t whole_bulk_codes_unit_bytes(std::int64_t m) { return m * 128 + 16; }
+
+/// Words of a unit of one row of x: a sum for each group, and a scale.
+PAGODA_SHARED constexpr int whole_bulk_codes_unit_words(const Coding& coding) {
+  const int groups = mma_bulk_codes_sums(coding);
+  return groups == 1 ? 2 : groups == 2 ? 4 : 8;
+}
+
+/// Bytes of dynamic shared memory besides the ring: the warps' sums, twice, x in bytes, and its units' words.
+PAGODA_SHARED std::int64_t whole_bulk_codes_fixed_bytes(const Coding& coding, std::int64_t k, std::int64_t m,
+                                                        std::int64_t splits, int warps, int sets) {
+  const std::int64_t units = mma_bulk_codes_slice(k, splits);
+  return std::int64_t{2} * warps * sets * 16 * 5 * 4 + units * whole_bulk_codes_unit_bytes(m) +
+         units * m * whole_bulk_codes_unit_words(coding) * 4;
+}
+
 /// Bytes of a stage of the ring: of each set its codes, then its scales.
 PAGODA_SHARED constexpr int mma_bulk_codes_set_bytes(const Coding& coding, int stage_units) {
   return stage_units * unit_bytes(coding) + stage_units * kUnitColumns / span_columns(coding) * span_bytes(coding);

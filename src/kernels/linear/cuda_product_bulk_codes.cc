@@ -5,12 +5,20 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr std::int64_t kWindowBytes = 48 << 10;  // under way: what the memory's full speed takes
+constexpr std::int64_t kWindowBytes = 48 << 10;  // under way: what the memory's full speed takes,
+constexpr int kWindowStages = 3;                 // and no fewer stages
 constexpr std::int64_t kWantedBytes = 96 << 10;  // of a ring, before more slices of k
-constexpr int kAtOnce = 2;                       // units of a warp
 constexpr int kMostSplits = 8;
 constexpr std::int64_t kMostNormedRows = 2;   // more are normed faster once than in each block
 constexpr std::int64_t kStaticShared = 2048;  // of the block beside the dynamic part, rounded up
+
+constexpr std::int64_t kMostWholeRows = 4;  // two columns each of a product's eight
+
+/// Whether cuda_whole_bulk_codes.cu does it.
+bool is_whole(const Coding& coding, std::int64_t m) {
+  const bool bytes = coding.bits == 4 || coding.bits == 6 || coding.bits == 8;
+  return coding.table == quant::CodeTable::kInteger && bytes && m <= kMostWholeRows;
+}
 
 const Coding& coding_of(const CudaProductProblem& problem) { return *problem.linear.weights[0].format->coding; }
 
@@ -21,8 +29,10 @@ BulkCodes::Shape fit(const CudaProductProblem& problem, std::int64_t m, int warp
   const int sets = is_gated(problem) ? 2 : 1;
   BulkCodes::Shape shape{.token_tiles = m <= 8 ? 1 : 2, .warps = warps, .stage_units = stage_units, .splits = splits};
   shape.stage_bytes = sets * mma_bulk_codes_set_bytes(coding, stage_units);
+  shape.whole = is_whole(coding, m);
   const std::int64_t fixed =
-      mma_bulk_codes_fixed_bytes(coding, problem.linear.k, m, splits, warps, sets, shape.token_tiles);
+      shape.whole ? whole_bulk_codes_fixed_bytes(coding, problem.linear.k, m, splits, warps, sets)
+                  : mma_bulk_codes_fixed_bytes(coding, problem.linear.k, m, splits, warps, sets, shape.token_tiles);
   const std::int64_t room = caps.gpu.shared_bytes_per_block - kStaticShared - fixed;
   shape.stages = static_cast<int>(std::clamp<std::int64_t>(room / shape.stage_bytes, 0, 32));
   shape.shared_bytes = static_cast<std::uint32_t>(fixed + shape.stages * shape.stage_bytes);
@@ -41,8 +51,7 @@ std::optional<BulkCodes::Shape> BulkCodes::shape(const CudaProductProblem& probl
     int warps, stage_units;
   };
   // Large stages first: a warp then has several units under way. Smaller ones leave more room to the ring.
-  const bool narrow = coding_of(problem).bits <= 4;
-  const Size sizes[] = {narrow ? Size{8, 32} : Size{16, 32}, {16, 16}, {8, 16}, {8, 8}};
+  const Size sizes[] = {{8, 32}, {8, 16}, {8, 8}};
   const bool may_split = problem.epilogue == CudaEpilogue::kResidual && m > kMostNormedRows;
   std::optional<Shape> best;
   for (int splits = 1; splits <= (may_split ? kMostSplits : 1); ++splits) {
@@ -52,7 +61,7 @@ std::optional<BulkCodes::Shape> BulkCodes::shape(const CudaProductProblem& probl
       shape.norm = problem.norm && m <= kMostNormedRows;
       const std::int64_t ring = shape.stages * shape.stage_bytes;
       if (!best || ring > best->stages * best->stage_bytes) best = shape;
-      if (ring >= (splits == 1 && !may_split ? kWindowBytes + shape.stage_bytes : kWantedBytes)) return shape;
+      if (shape.stages > kWindowStages && (ring >= kWantedBytes || (splits == 1 && !may_split))) return shape;
     }
   }
   return best;
@@ -62,12 +71,15 @@ std::vector<CompileUnit> BulkCodes::units(const CudaProductProblem& problem, con
                                           const device::DeviceCaps& caps) {
   // Slices of k leave float sums, which another kernel adds.
   const CudaEpilogue epilogue = shape.splits > 1 ? CudaEpilogue::kFloat : problem.epilogue;
+  std::vector<std::string> defines = {format_define(format_of_coding(*problem.linear.weights[0].format)),
+                                      define("WARPS", shape.warps),
+                                      define("STAGE_UNITS", shape.stage_units),
+                                      define("AT_ONCE", std::min(4, shape.stage_units / shape.warps)),
+                                      define("NORM", shape.norm),
+                                      define("EPILOGUE", epilogue)};
+  if (!shape.whole) defines.push_back(define("TOKEN_TILES", shape.token_tiles));
   std::vector<CompileUnit> units = {cuda_unit(
-      caps, "linear/cuda_mma_bulk_codes.cu",
-      {format_define(format_of_coding(*problem.linear.weights[0].format)), define("TOKEN_TILES", shape.token_tiles),
-       define("WARPS", shape.warps), define("STAGE_UNITS", shape.stage_units),
-       define("AT_ONCE", std::min(4, shape.stage_units / shape.warps)), define("NORM", shape.norm),
-       define("EPILOGUE", epilogue)})};
+      caps, shape.whole ? "linear/cuda_whole_bulk_codes.cu" : "linear/cuda_mma_bulk_codes.cu", std::move(defines))};
   if (shape.splits > 1) units.push_back(SliceSum::unit(caps));
   return units;
 }
@@ -85,8 +97,8 @@ std::size_t BulkCodes::scratch_bytes(const CudaProductProblem& problem, const de
 Status BulkCodes::prepare(const CudaProductProblem& problem, std::int64_t m, const Shape& shape,
                           std::span<const LinearWeight> weights, device::cuda::CudaDevice& device) {
   Launch& launch = launches_[static_cast<std::size_t>(m)];
-  launch.kernel =
-      PAGODA_TRY(device.kernel<MmaBulkCodesParams>(units(problem, shape, device.caps())[0], "mma_bulk_codes"));
+  launch.kernel = PAGODA_TRY(device.kernel<MmaBulkCodesParams>(units(problem, shape, device.caps())[0],
+                                                               shape.whole ? "whole_bulk_codes" : "mma_bulk_codes"));
   launch.kernel.allow_shared_bytes(shape.shared_bytes);
   launch.config = {.grid = {.x = grid_size(shape.blocks)},
                    .block = {.x = static_cast<std::uint32_t>(shape.warps * 32 + 32)},
@@ -110,7 +122,8 @@ Status BulkCodes::prepare(const CudaProductProblem& problem, std::int64_t m, con
   params.scale = problem.scale;
   params.m = static_cast<std::int32_t>(m);
   params.stages = shape.stages;
-  const std::int64_t window = std::max<std::int64_t>((kWindowBytes + shape.stage_bytes / 2) / shape.stage_bytes, 1);
+  const std::int64_t window =
+      std::max<std::int64_t>((kWindowBytes + shape.stage_bytes / 2) / shape.stage_bytes, kWindowStages);
   set_windows(params, row_tiles(problem), shape.blocks / shape.splits, window);
   params.splits = shape.splits;
   params.split_stride = m * problem.linear.weights[0].n;

@@ -117,10 +117,11 @@ class BulkRows : public BulkLaunches<MmaBulkRowsParams> {
                  device::cuda::CudaDevice& device);
 };
 
-/// cuda_mma_bulk_codes.cu: the same for weights as mma_codes, all of one coding.
+/// The same for weights as mma_codes, all of one coding: cuda_mma_bulk_codes.cu, or cuda_whole_bulk_codes.cu.
 class BulkCodes : public BulkLaunches<MmaBulkCodesParams> {
  public:
   struct Shape {
+    bool whole = false;  ///< cuda_whole_bulk_codes.cu
     int token_tiles = 1, warps = 16, stage_units = 16, splits = 1, stages = 0, blocks = 0;
     std::int64_t stage_bytes = 0;
     std::uint32_t shared_bytes = 0;
