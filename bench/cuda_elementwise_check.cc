@@ -116,7 +116,7 @@ bool check_qkv(GpuBench& bench, const QkvCase& c) {
   p.key_scale = key_scale;
   p.value_scale = value_scale;
   const int heads_a_warp = qkv_store_heads(c.key_dim, c.value_dim, c.interleaved);
-  p.wide = heads_a_warp > 0 && !c.input_float && (!c.rope || 2 * c.pairs == c.key_dim) ? 1 : 0;
+  p.wide = heads_a_warp > 0 && (!c.rope || 2 * c.pairs == c.key_dim) ? 1 : 0;
   const std::int64_t heads_a_block = 4 * (p.wide != 0 ? heads_a_warp : 1);
   const auto blocks = static_cast<std::uint32_t>((c.heads + 2 * c.kv_heads + heads_a_block - 1) / heads_a_block);
   bench.kernel<CudaQkvStoreParams>(qkv_unit(bench, c), "qkv_store")

@@ -2,10 +2,10 @@
 // value without, NORM 2), RoPE of query and key; queries go to bf16 rows, keys and values into their slots of the
 // cache, rounded once. A warp takes one head of one token, which lies in shared memory between the steps. Grid: x over
 // heads (queries, keys, values), WARPS a block; y over tokens, in turn. What does not come from the products (slots,
-// rotations, norm weights) is fetched before they have ended. Where `wide` is set, a lane has eight elements and nothing
-// lies in shared memory (store_wide). Bytes: each element in and out once. Constants:
-// KEY_DIM, VALUE_DIM (both 0: any up to 512), INPUT_FLOAT (0: bf16), NORM (0 none, 1 query and key, 2 all), INTERLEAVED
-// (0: pairs are half of pairing_dim apart), KV_FP8 (0: bf16; 1: e4m3, sm_89 and later), WARPS.
+// rotations, norm weights) is fetched before they have ended. Where `wide` is set, a lane has eight elements and
+// nothing lies in shared memory (store_wide). Bytes: each element in and out once. Constants: KEY_DIM, VALUE_DIM (both
+// 0: any up to 512), INPUT_FLOAT (0: bf16), NORM (0 none, 1 query and key, 2 all), INTERLEAVED (0: pairs are half of
+// pairing_dim apart), KV_FP8 (0: bf16; 1: e4m3, sm_89 and later), WARPS.
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -177,7 +177,7 @@ __device__ __forceinline__ void store_slot(const CudaQkvStoreParams& p, const He
 #endif
 }
 
-constexpr int kHeads = INPUT_FLOAT ? 0 : qkv_store_heads(KEY_DIM, VALUE_DIM, INTERLEAVED != 0);
+constexpr int kHeads = qkv_store_heads(KEY_DIM, VALUE_DIM, INTERLEAVED != 0);
 constexpr int kWideDim = kHeads > 0 ? KEY_DIM : 256;  // a unit without sizes compiles the code and never runs it
 
 /// Four neighbouring elements.
@@ -186,8 +186,14 @@ __device__ __forceinline__ void add_bias(float (&x)[4], const float* bias, int a
 #pragma unroll
   for (int i = 0; i < 4; ++i) x[i] += bias[at + i];
 }
-__device__ __forceinline__ void widen(float (&x)[4], uint2 words) {
-  x[0] = bf16_low(words.x), x[1] = bf16_high(words.x), x[2] = bf16_low(words.y), x[3] = bf16_high(words.y);
+__device__ __forceinline__ void load_four(float (&x)[4], const void* from, std::int64_t at) {
+  if constexpr (INPUT_FLOAT) {
+    const float4 four = *reinterpret_cast<const float4*>(static_cast<const float*>(from) + at);
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+  } else {
+    const uint2 words = *reinterpret_cast<const uint2*>(static_cast<const std::uint16_t*>(from) + at);
+    x[0] = bf16_low(words.x), x[1] = bf16_high(words.x), x[2] = bf16_low(words.y), x[3] = bf16_high(words.y);
+  }
 }
 __device__ __forceinline__ uint2 narrow(const float (&x)[4], float factor) {
   return {pack_bf16(x[0] * factor, x[1] * factor), pack_bf16(x[2] * factor, x[3] * factor)};
@@ -233,10 +239,10 @@ __device__ __forceinline__ void store_wide(const CudaQkvStoreParams& p) {
       release_consumers();  // not before: see cuda_decode.cu
       waited = true;
     }
-    const auto* from = static_cast<const std::uint16_t*>(head.from) + token * head.stride + head.index * kWideDim;
+    const std::int64_t from = token * head.stride + head.index * kWideDim;
     float x[4], y[4];
-    widen(x, *reinterpret_cast<const uint2*>(from + first));
-    widen(y, *reinterpret_cast<const uint2*>(from + second));
+    load_four(x, head.from, from + first);
+    load_four(y, head.from, from + second);
     add_bias(x, head.bias, first);
     add_bias(y, head.bias, second);
     if constexpr (NORM >= 1) {

@@ -33,8 +33,8 @@ struct CudaQkvStoreParams {
   std::int32_t wide;             ///< 1: a lane takes 8 elements of a head, see qkv_store_heads
 };
 
-/// Heads of one token that a warp takes at once if `wide`: where keys and values have `dim` elements in bf16 and the
-/// rotation, if there is one, is of all of them, in halves; rows then begin at multiples of 8 bytes. 0: not possible.
+/// Heads of one token that a warp takes at once if `wide`: where keys and values have the same dims and the rotation,
+/// if there is one, is of all of them, in halves; rows then begin at multiples of four elements. 0: not possible.
 PAGODA_SHARED constexpr int qkv_store_heads(std::int64_t key_dim, std::int64_t value_dim, bool interleaved) {
   const bool fits = key_dim == value_dim && !interleaved && (key_dim == 64 || key_dim == 128 || key_dim == 256);
   return fits ? static_cast<int>(256 / key_dim) : 0;

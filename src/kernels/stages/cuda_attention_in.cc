@@ -16,9 +16,16 @@ using tensor::MatrixView;
 
 constexpr int kStoreWarps = 4;
 
+/// Whether queries, keys and values stay float until they are stored, so that they are rounded once: where weights are
+/// codes. Weights that are bf16 themselves cost more than that rounding, and have more of them to move for it.
+bool stores_floats(const AttentionInProblem& problem) {
+  return std::ranges::any_of(problem.product.specs(),
+                             [](const LinearWeightSpec& weight) { return weight.layout == &kMmaCodesLayout; });
+}
+
 CudaProductProblem product_of(const AttentionInProblem& problem) {
   return {.linear = problem.product,
-          .epilogue = CudaEpilogue::kBf16,
+          .epilogue = stores_floats(problem) ? CudaEpilogue::kFloat : CudaEpilogue::kBf16,
           .norm = problem.has_norm,
           .epsilon = static_cast<float>(problem.norm.epsilon),
           .norm_shift = problem.norm.weight_shift,
@@ -27,11 +34,12 @@ CudaProductProblem product_of(const AttentionInProblem& problem) {
 
 CompileUnit store_unit(const AttentionInProblem& problem, const DeviceCaps& caps) {
   const QkvPostprocessProblem& post = problem.post;
-  return cuda_unit(caps, "qkv_postprocess/cuda_qkv_store.cu",
-                   {define("KEY_DIM", problem.norm.any_size ? 0 : post.key_dim),
-                    define("VALUE_DIM", problem.norm.any_size ? 0 : post.value_dim), "INPUT_FLOAT=0",
-                    define("NORM", post.norm), define("INTERLEAVED", post.rope.pairing == RopePairing::kInterleaved),
-                    define("KV_FP8", problem.layout.dtype == DType::kFp8E4m3), define("WARPS", kStoreWarps)});
+  return cuda_unit(
+      caps, "qkv_postprocess/cuda_qkv_store.cu",
+      {define("KEY_DIM", problem.norm.any_size ? 0 : post.key_dim),
+       define("VALUE_DIM", problem.norm.any_size ? 0 : post.value_dim), define("INPUT_FLOAT", stores_floats(problem)),
+       define("NORM", post.norm), define("INTERLEAVED", post.rope.pairing == RopePairing::kInterleaved),
+       define("KV_FP8", problem.layout.dtype == DType::kFp8E4m3), define("WARPS", kStoreWarps)});
 }
 
 /// Of a warp of the last kernel, if it can take heads the wide way.
@@ -42,7 +50,7 @@ int wide_heads(const AttentionInProblem& problem) {
 }
 
 struct Buffers {
-  MatrixView normed, key, value;
+  MatrixView normed, query, key, value;  // `query` of float ones only: others go where the stored ones do
   std::byte* product = nullptr;
 };
 
@@ -50,8 +58,11 @@ Buffers cut(const AttentionInProblem& problem, std::int64_t rows, ScratchCutter&
   const std::int64_t most = problem.product.max_m;
   Buffers out;
   out.normed = scratch.matrix(DType::kBf16, most, rows, problem.norm.hidden);
-  out.key = scratch.matrix(DType::kBf16, most, rows, problem.post.num_kv_heads * problem.post.key_dim);
-  out.value = scratch.matrix(DType::kBf16, most, rows, problem.post.num_kv_heads * problem.post.value_dim);
+  const DType type = stores_floats(problem) ? DType::kF32 : DType::kBf16;
+  const std::int64_t kv_heads = problem.post.num_kv_heads;
+  if (type == DType::kF32) out.query = scratch.matrix(type, most, rows, problem.post.num_heads * problem.post.key_dim);
+  out.key = scratch.matrix(type, most, rows, kv_heads * problem.post.key_dim);
+  out.value = scratch.matrix(type, most, rows, kv_heads * problem.post.value_dim);
   out.product = scratch.bytes(0);
   return out;
 }
@@ -88,6 +99,7 @@ struct Prepared {
     ScratchCutter scratch(args.scratch);
     const std::int64_t tokens = args.residual.rows;
     const Buffers buffers = cut(problem, tokens, scratch);
+    const MatrixView& query = buffers.query.data != nullptr ? buffers.query : args.query;
     const bool owes = args.update != nullptr && args.update->slices > 0;
     const bool fused = product.norms_itself(tokens) && !owes;
     if (!fused) norm.launch(args.residual, buffers.normed, stream, nullptr, args.update);
@@ -95,16 +107,17 @@ struct Prepared {
                     .norm = fused ? norm.weight() : nullptr,
                     .input_stride = fused ? args.residual.stride : buffers.normed.stride,
                     .m = tokens,
-                    .outputs = {args.query.data, buffers.key.data, buffers.value.data},
-                    .output_strides = {args.query.stride, buffers.key.stride, buffers.value.stride},
+                    .outputs = {query.data, buffers.key.data, buffers.value.data},
+                    .output_strides = {query.stride, buffers.key.stride, buffers.value.stride},
                     .scratch = buffers.product},
                    stream);
     CudaQkvStoreParams params = fixed;
-    params.query = args.query.data;
+    params.query = query.data;
     params.query_out = args.query.data;
     params.key = buffers.key.data;
     params.value = buffers.value.data;
-    params.query_stride = params.query_out_stride = args.query.stride;
+    params.query_stride = query.stride;
+    params.query_out_stride = args.query.stride;
     params.key_stride = buffers.key.stride;
     params.value_stride = buffers.value.stride;
     params.positions = args.step.positions;
