@@ -206,9 +206,9 @@ device::CompileUnit residual_unit(const GpuBench& bench, bool update_float) {
   return bench.unit("kernels/residual/cuda_residual.cu",
                     {pagoda::format("UPDATE_FLOAT={}", update_float ? 1 : 0), "THREADS=256"});
 }
-device::CompileUnit norm_unit(const GpuBench& bench, bool float_output) {
-  return bench.unit("kernels/rms_norm/cuda_rms_norm.cu",
-                    {"THREADS=640", pagoda::format("FLOAT_OUTPUT={}", float_output ? 1 : 0)});
+/// `output` as the unit's constant: bf16, float, f16.
+device::CompileUnit norm_unit(const GpuBench& bench, int output) {
+  return bench.unit("kernels/rms_norm/cuda_rms_norm.cu", {"THREADS=640", pagoda::format("OUTPUT={}", output)});
 }
 
 bool check_residual(GpuBench& bench, bool update_float, bool norm) {
@@ -236,7 +236,9 @@ bool check_residual(GpuBench& bench, bool update_float, bool norm) {
                 relative_error(memory.download(residual, rows * hidden), want), 2e-6);
 }
 
-bool check_norm(GpuBench& bench, int slices, bool float_output) {
+bool check_norm(GpuBench& bench, int slices, int output) {
+  const bool float_output = output == 1;
+  const float factor = output == 2 ? 0.25f : 1.0f;
   std::mt19937 random(6);
   Cutter memory(bench, 4 << 20);
   const std::int64_t rows = 3, hidden = 2572;
@@ -258,8 +260,9 @@ bool check_norm(GpuBench& bench, int slices, bool float_output) {
                             .scale = 0.7f,
                             .epsilon = 1e-5f,
                             .weight_shift = 1,
+                            .output_factor = factor,
                             .rows = nullptr};
-  bench.kernel<CudaRmsNormParams>(norm_unit(bench, float_output), "rms_norm")
+  bench.kernel<CudaRmsNormParams>(norm_unit(bench, output), "rms_norm")
       .launch(bench.stream(), {.grid = {.x = 3}, .block = {.x = 640}, .shared_bytes = 2572 * 4}, p);
   Values sums = doubles_of(before);
   for (std::int64_t s = 0; s < slices; ++s) {
@@ -269,10 +272,14 @@ bool check_norm(GpuBench& bench, int slices, bool float_output) {
   }
   Values want = sums;
   for (std::int64_t r = 0; r < rows; ++r) norm_row(want.data() + r * hidden, hidden, weight.data(), 1, 1e-5);
-  const auto got =
-      float_output ? memory.download(wide, rows * hidden) : floats_of(memory.download(narrow, rows * hidden));
-  bool good = report(pagoda::format("rms norm slices {} float {}", slices, float_output), relative_error(got, want),
-                     float_output ? 2e-6 : 3e-3);
+  std::vector<float> got = memory.download(wide, rows * hidden);
+  const auto halves = memory.download(narrow, rows * hidden);
+  for (std::size_t i = 0; !float_output && i < got.size(); ++i) {
+    got[i] = output == 2 ? f16_to_float(halves[i]) / factor : bf16_to_float(halves[i]);
+  }
+  constexpr double kBounds[] = {3e-3, 2e-6, 4e-4};
+  bool good = report(pagoda::format("rms norm slices {} output {}", slices, output), relative_error(got, want),
+                     kBounds[output]);
   good &= report("its residual", relative_error(memory.download(residual, rows * hidden), sums), 2e-6);
   return good;
 }
@@ -304,8 +311,8 @@ int run() {
   for (const bool wide : {false, true}) {
     for (const int kind : {0, 1, 2}) units.push_back(gate_unit(bench, kind, wide));
     units.push_back(residual_unit(bench, wide));
-    units.push_back(norm_unit(bench, wide));
   }
+  for (const int output : {0, 1, 2}) units.push_back(norm_unit(bench, output));
   bench.compile(units);
   const bool blind = report("a comparison of 1 and 2 (must fail)", relative_error(Values{1}, Values{2}), 3e-3) |
                      report("a comparison of NaN (must fail)", relative_error(Values{NAN}, Values{2}), 3e-3);
@@ -314,7 +321,9 @@ int run() {
   for (const bool wide : {false, true}) {
     for (const int kind : {0, 1, 2}) good &= check_gate(bench, kind, wide);
     for (const bool norm : {false, true}) good &= check_residual(bench, wide, norm);
-    for (const int slices : {0, 1, 4}) good &= check_norm(bench, slices, wide);
+  }
+  for (const int output : {0, 1, 2}) {
+    for (const int slices : {0, 1, 4}) good &= check_norm(bench, slices, output);
   }
   good &= check_softcap(bench);
   std::printf("%s\n", good ? "all good" : "FAILED");

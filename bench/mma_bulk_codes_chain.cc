@@ -31,7 +31,7 @@ class Chain {
         v.whole ? "kernels/linear/cuda_whole_bulk_codes.cu" : "kernels/linear/cuda_mma_bulk_codes.cu",
         {kernels::format_define(f), kernels::define("TOKEN_TILES", v.token_tiles), kernels::define("WARPS", v.warps),
          kernels::define("STAGE_UNITS", v.stage_units), kernels::define("AT_ONCE", v.at_once),
-         kernels::define("NORM", norm), kernels::define("EPILOGUE", epilogue)});
+         kernels::define("NORM", norm), kernels::define("EPILOGUE", epilogue), "ELEMENT=0"});
   }
   std::vector<device::CompileUnit> units(const quant::Format& f, const Variant& v, bool norm) const {
     return {unit(f, v, norm, 0), unit(f, v, false, 2), unit(f, v, norm, 3), unit(f, v, false, 0)};
@@ -266,10 +266,10 @@ class Chain {
   }
 
   device::CompileUnit pack_unit(const quant::Format& f) const {
-    return bench_.unit("kernels/linear/cuda_pack_codes.cu", {kernels::format_define(f), "THREADS=128"});
+    return bench_.unit("kernels/linear/cuda_pack_codes.cu", {kernels::format_define(f), "ELEMENT=0", "THREADS=128"});
   }
   device::CompileUnit unpack_unit(const quant::Format& f) const {
-    return bench_.unit("kernels/linear/cuda_unpack_codes.cu", {kernels::format_define(f), "THREADS=128"});
+    return bench_.unit("kernels/linear/cuda_unpack_codes.cu", {kernels::format_define(f), "ELEMENT=0", "THREADS=128"});
   }
 
  private:

@@ -35,7 +35,7 @@ class Chain {
                         pagoda::format("NORM={}", norm ? 1 : 0), pagoda::format("EPILOGUE={}", epilogue)});
   }
   device::CompileUnit norm_unit() const {
-    return bench_.unit("kernels/rms_norm/cuda_rms_norm.cu", {"THREADS=1024", "FLOAT_OUTPUT=0"});
+    return bench_.unit("kernels/rms_norm/cuda_rms_norm.cu", {"THREADS=1024", "OUTPUT=0"});
   }
   std::vector<device::CompileUnit> units(const Variant& v) const {
     if (v.norms == 2) return {unit(v, false, 0), unit(v, false, 2), unit(v, true, 3), unit(v, false, 1), norm_unit()};
@@ -117,6 +117,7 @@ class Chain {
                    .scale = 1.0f,
                    .epsilon = 1e-5f,
                    .weight_shift = 0,
+                   .output_factor = 1,
                    .rows = nullptr},
                   m, v.programmatic);
     };
@@ -208,6 +209,7 @@ class Chain {
                    .scale = 0.5f,
                    .epsilon = 1e-5f,
                    .weight_shift = 1.0f,
+                   .output_factor = 1,
                    .rows = nullptr},
                   m, v.programmatic);
     }

@@ -83,7 +83,7 @@ class Products {
                   p);
   }
   device::CompileUnit norm_unit() const {
-    return bench_.unit("kernels/rms_norm/cuda_rms_norm.cu", {"THREADS=1024", "FLOAT_OUTPUT=0"});
+    return bench_.unit("kernels/rms_norm/cuda_rms_norm.cu", {"THREADS=1024", "OUTPUT=0"});
   }
   void launch_norm(const CudaRmsNormParams& p, std::int64_t m) {
     bench_.kernel<CudaRmsNormParams>(norm_unit(), "rms_norm")

@@ -129,7 +129,7 @@ float time_step(GpuBench& bench, Products& products, const AddressRange& range, 
   };
   const auto norms = [&](int slices) {
     products.launch_norm({residual, slices > 0 ? partials : nullptr, norm, normed, g.hidden, g.hidden, g.hidden,
-                          m * g.hidden, g.hidden, slices, 1.0f, 1e-5f, 0, nullptr},
+                          m * g.hidden, g.hidden, slices, 1.0f, 1e-5f, 0, 1, nullptr},
                          m);
   };
   GraphCapture capture(bench.stream());

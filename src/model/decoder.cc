@@ -135,6 +135,7 @@ class Decoder::Preparation {
     decoder_.attended_ = places[2];
     decoder_.activated_ = places[3];
     decoder_.hidden_ = decoder_.view(places[4], rows, plan_.spec.hidden);
+    decoder_.hidden_.dtype = kernels::hidden_type(plan_.head.problem, plan_.caps);
     decoder_.logits_ = decoder_.view(places[5], rows, plan_.spec.vocab);
     decoder_.logits_.dtype = plan_.residual;
     decoder_.scratch_ = places[6];

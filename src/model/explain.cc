@@ -26,6 +26,21 @@ std::string layouts_of(const kernels::LinearProblem& product) {
   return text;
 }
 
+/// What the product does with x beside what its candidate's name says.
+template <class Problem>
+std::string_view input_of(const kernels::LinearKernel& linear, const Problem& problem, const Plan& plan) {
+  const kernels::LinearProblem& product = problem.product;
+  if (linear.rounds_input != nullptr && linear.rounds_input(product, plan.caps)) {
+    return "; 17 and more rows of x are rounded to e4m3, as the checkpoint allows";
+  }
+  if constexpr (requires { problem.norm.hidden; }) {
+    if (linear.takes_f16 != nullptr && linear.takes_f16(product, plan.caps)) {
+      return "; behind a norm, so that x and weights are multiplied in f16";
+    }
+  }
+  return "";
+}
+
 template <class Chosen>
 StageChoice choice_with_product(std::string_view stage, const Chosen& chosen, const Plan& plan) {
   kernels::LinearProblem product = chosen.problem.product;
@@ -36,9 +51,7 @@ StageChoice choice_with_product(std::string_view stage, const Chosen& chosen, co
           .layout = layouts_of(chosen.problem.product),
           .reason = pagoda::format("the first of linear's candidates that reads {} at precision {} on {}{}",
                                    formats_of(product), kernels::to_string(product.precision), plan.caps.name,
-                                   linear->rounds_input != nullptr && linear->rounds_input(product, plan.caps)
-                                       ? "; 17 and more rows of x are rounded to e4m3, as the checkpoint allows"
-                                       : "")};
+                                   input_of(*linear, chosen.problem, plan))};
 }
 
 constexpr std::size_t kStagesOfALayer = 5;

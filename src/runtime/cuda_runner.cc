@@ -205,8 +205,9 @@ void CudaRunner::report_logits(const sched::Batch& batch, Flight& flight, std::i
       continue;
     }
     std::vector<float> wide(hidden);
+    const bool half = view.dtype == tensor::DType::kF16;
     std::ranges::transform(std::span(reinterpret_cast<const std::uint16_t*>(values), hidden), wide.begin(),
-                           [](std::uint16_t value) { return bf16_to_float(value); });
+                           [&](std::uint16_t value) { return half ? f16_to_float(value) : bf16_to_float(value); });
     report_token(batch, token, std::span<const float>(), std::span<const float>(wide), *flight.results, *scratch_);
   }
 }

@@ -61,6 +61,15 @@ void CudaDevice::upload(std::byte* to, const void* from, std::int64_t bytes) {
   stream_.synchronize();
 }
 
+void CudaDevice::download(void* to, const void* from, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += kStagingBytes) {
+    const std::int64_t part = std::min(kStagingBytes, bytes - at);
+    staging_.download(0, part, static_cast<const std::byte*>(from) + at, stream_);
+    stream_.synchronize();
+    std::memcpy(static_cast<std::byte*>(to) + at, staging_.host(), static_cast<std::size_t>(part));
+  }
+}
+
 CudaDevice& cuda(Device& device) {
   PAGODA_CHECK(device.caps().kind == DeviceKind::kCuda, "{} is no GPU", device.caps().name);
   return static_cast<CudaDevice&>(device);

@@ -20,6 +20,7 @@ class CudaDevice final : public Device {
 
   Result<Memory> allocate(std::int64_t bytes, const char* purpose, Use use = Use::kOnce) override;
   void upload(std::byte* to, const void* from, std::int64_t bytes) override;
+  void download(void* to, const void* from, std::int64_t bytes);
 
   /// Addresses for so many bytes, and memory behind the first of them, both as AddressRange's, with `purpose` in the
   /// error.

@@ -61,9 +61,16 @@ __device__ __forceinline__ void store_matrix_x2_transposed(void* shared, std::ui
                : "memory");
 }
 
-/// Starts d += a · bᵀ for bf16: a (64, 16) in the warpgroup's registers, 16 rows a warp as in mma_bf16; b (kColumns,
-/// 16) in shared memory, rows along k, described by `operand`; d (64, kColumns), 8 columns after the other as in
-/// mma_bf16. d is overwritten if not `accumulate`.
+// What the 16 bits of operands are. A unit that multiplies f16 says ELEMENT=1.
+#if ELEMENT == 1
+#define PAGODA_OPERANDS ".f16.f16"
+#else
+#define PAGODA_OPERANDS ".bf16.bf16"
+#endif
+
+/// Starts d += a · bᵀ for bf16 or f16: a (64, 16) in the warpgroup's registers, 16 rows a warp as in mma_bf16; b
+/// (kColumns, 16) in shared memory, rows along k, described by `operand`; d (64, kColumns), 8 columns after the other
+/// as in mma_bf16. d is overwritten if not `accumulate`.
 template <int kColumns>
 __device__ __forceinline__ void multiply_add(float* d, const std::uint32_t (&a)[4], std::uint64_t b, int accumulate);
 
@@ -72,7 +79,8 @@ __device__ __forceinline__ void multiply_add<16>(float* d, const std::uint32_t (
                                                  int accumulate) {
   asm volatile(
       "{\n.reg .pred more;\nsetp.ne.b32 more, %13, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32" PAGODA_OPERANDS
+      " {"
       "%0, %1, %2, %3, %4, %5, %6, %7}, "
       "{%8, %9, %10, %11}, %12, more, 1, 1, 0;\n}\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
@@ -85,7 +93,8 @@ __device__ __forceinline__ void multiply_add<32>(float* d, const std::uint32_t (
                                                  int accumulate) {
   asm volatile(
       "{\n.reg .pred more;\nsetp.ne.b32 more, %21, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32" PAGODA_OPERANDS
+      " {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
       "{%16, %17, %18, %19}, %20, more, 1, 1, 0;\n}\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
@@ -99,7 +108,8 @@ __device__ __forceinline__ void multiply_add<48>(float* d, const std::uint32_t (
                                                  int accumulate) {
   asm volatile(
       "{\n.reg .pred more;\nsetp.ne.b32 more, %29, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n48k16.f32" PAGODA_OPERANDS
+      " {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
       "%23}, "
       "{%24, %25, %26, %27}, %28, more, 1, 1, 0;\n}\n"
@@ -115,7 +125,8 @@ __device__ __forceinline__ void multiply_add<64>(float* d, const std::uint32_t (
                                                  int accumulate) {
   asm volatile(
       "{\n.reg .pred more;\nsetp.ne.b32 more, %37, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32" PAGODA_OPERANDS
+      " {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
       "%24, %25, %26, %27, %28, %29, %30, %31}, "
       "{%32, %33, %34, %35}, %36, more, 1, 1, 0;\n}\n"
@@ -132,7 +143,8 @@ __device__ __forceinline__ void multiply_add<96>(float* d, const std::uint32_t (
                                                  int accumulate) {
   asm volatile(
       "{\n.reg .pred more;\nsetp.ne.b32 more, %53, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n96k16.f32" PAGODA_OPERANDS
+      " {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
       "%46, %47}, "
@@ -152,7 +164,8 @@ __device__ __forceinline__ void multiply_add<128>(float* d, const std::uint32_t 
                                                   int accumulate) {
   asm volatile(
       "{\n.reg .pred more;\nsetp.ne.b32 more, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32" PAGODA_OPERANDS
+      " {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
       "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
@@ -174,7 +187,8 @@ __device__ __forceinline__ void multiply_add<192>(float* d, const std::uint32_t 
                                                   int accumulate) {
   asm volatile(
       "{\n.reg .pred more;\nsetp.ne.b32 more, %101, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n192k16.f32" PAGODA_OPERANDS
+      " {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
       "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "
@@ -202,7 +216,8 @@ __device__ __forceinline__ void multiply_add<256>(float* d, const std::uint32_t 
                                                   int accumulate) {
   asm volatile(
       "{\n.reg .pred more;\nsetp.ne.b32 more, %133, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32" PAGODA_OPERANDS
+      " {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
       "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "

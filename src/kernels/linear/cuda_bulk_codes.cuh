@@ -19,7 +19,6 @@ constexpr int kSets = kGated ? 2 : 1;
 constexpr int kThreads = WARPS * 32;  // and one warp that feeds them
 constexpr int kMaxStages = 32;
 constexpr Coding kCoding = Format::kCoding;
-using TheCodes = Codes<kCoding>;
 using TheScales = Scales<kCoding>;
 constexpr int kUnitBytes = unit_bytes(kCoding);
 constexpr int kSpanUnits = span_columns(kCoding) / kUnitColumns;

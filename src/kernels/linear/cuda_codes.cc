@@ -47,14 +47,16 @@ void PackCodes::launch(const void* rows, WeightShape shape, std::int64_t first_r
                   .k = shape.k});
 }
 
-device::CompileUnit UnpackCodes::unit(const quant::Format& format, const device::DeviceCaps& caps) {
+device::CompileUnit UnpackCodes::unit(const quant::Format& format, tensor::DType type, const device::DeviceCaps& caps) {
   return cuda_unit(caps, "linear/cuda_unpack_codes.cu",
-                   {format_define(format_of_coding(format)), define("THREADS", kThreads)});
+                   {format_define(format_of_coding(format)), define("ELEMENT", type == tensor::DType::kF16),
+                    define("THREADS", kThreads)});
 }
 
-Result<UnpackCodes> UnpackCodes::load(const quant::Format& format, device::cuda::CudaDevice& device) {
+Result<UnpackCodes> UnpackCodes::load(const quant::Format& format, tensor::DType type,
+                                      device::cuda::CudaDevice& device) {
   UnpackCodes loaded;
-  loaded.kernel_ = PAGODA_TRY(device.kernel<UnpackCodesParams>(unit(format, device.caps()), "unpack_codes"));
+  loaded.kernel_ = PAGODA_TRY(device.kernel<UnpackCodesParams>(unit(format, type, device.caps()), "unpack_codes"));
   return loaded;
 }
 

@@ -1,9 +1,10 @@
-// Codes of the layout mma_codes as bf16 fragments in registers, and their scales.
+// Codes of the layout mma_codes as fragments in registers, bf16 or f16 (kHalf), and their scales.
 //
-// Whole numbers become 128 + q by putting q under the exponent of 128 (eight bits: 128 + low and 2048 + 16·high, in two
-// parts whose products add up): Σ(128 + q - bias)·x is made right by Σx. Small floats keep their bits at the lower end
-// of bf16's exponent, where they are 2^kExponent too small, and denormal if they were so: x is made larger by
+// bf16: whole numbers become 128 + q by putting q under the exponent of 128 (eight bits: 128 + low and 2048 + 16·high,
+// in two parts whose products add up): Σ(128 + q - bias)·x is made right by Σx. Small floats keep their bits at the
+// lower end of bf16's exponent, where they are 2^kExponent too small, and denormal if they were so: x is made larger by
 // 2^kInputExponent and sums are scaled back.
+// f16 has three bits more: 64 + q, eight bits 256 + q in one part. It is for whole numbers and kIq4.
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
@@ -19,22 +20,40 @@ __device__ __forceinline__ std::uint32_t put(std::uint32_t a, std::uint32_t mask
   return r;
 }
 
-template <Coding kCoding>
+__device__ constexpr float power_of_two(int exponent) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(exponent + 127) << 23);
+}
+
+/// A whole number as f16 has it; |value| < 2048.
+__device__ constexpr std::uint32_t f16_of_whole(int value) {
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(value < 0 ? -value : value);
+  if (magnitude == 0) return 0;
+  int exponent = 0;
+  while (magnitude >> (exponent + 1) != 0) ++exponent;
+  const std::uint32_t mantissa = (exponent <= 10 ? magnitude << (10 - exponent) : 0) & 0x3ffu;
+  return (value < 0 ? 0x8000u : 0u) | static_cast<std::uint32_t>(exponent + 15) << 10 | mantissa;
+}
+
+template <Coding kCoding, bool kHalf = false>
 struct Codes {
   using Table = quant::CodeTable;
   static constexpr Table kTable = kCoding.table;
   static constexpr bool kWhole = kTable == Table::kInteger;
   static constexpr bool kEightFloat = is_float_code(kCoding);
   static constexpr bool kEightWhole = kWhole && kCoding.bits == 8;
-  static constexpr int kParts = kEightWhole ? 2 : 1;
+  static constexpr int kParts = kEightWhole && !kHalf ? 2 : 1;
   /// What is added to a code by the way.
-  static constexpr float kMagic = kEightWhole ? 2176.0f : kWhole ? 128.0f : 0.0f;
+  static constexpr float kMagic = !kWhole       ? 0.0f
+                                  : kHalf       ? (kEightWhole ? 256.0f : 64.0f)
+                                  : kEightWhole ? 2176.0f
+                                                : 128.0f;
   static constexpr bool kNeedsSums = kWhole;
   static constexpr int kExponent = kTable == Table::kE2m1   ? 126
                                    : kTable == Table::kE4m3 ? 120
                                    : kTable == Table::kE5m2 ? 112
                                                             : 0;
   static constexpr int kInputExponent = kExponent != 0 ? 96 : 0;
+  static_assert(!kHalf || kWhole || kTable == Table::kIq4);
 
   /// A lane's codes of a unit, as they lie.
   struct Unit {
@@ -61,7 +80,7 @@ struct Codes {
     return u;
   }
 
-  /// Step kStep of a unit as the registers of a product: pairs of bf16, the lower column in the lower half.
+  /// Step kStep of a unit as the registers of a product: pairs of elements, the lower column in the lower half.
   template <int kStep, int kPart = 0>
   static __device__ __forceinline__ void decode(const Unit& u, std::uint32_t (&a)[4]) {
     if constexpr (kEightFloat) {
@@ -82,6 +101,8 @@ struct Codes {
       a[3] = put(w << 1, 0x80008000u, (w >> 4) & 0x01c001c0u);
     } else if constexpr (kTable == Table::kIq4) {
       decode_iq4(u.nibbles[0].word[kStep], a);
+    } else if constexpr (kHalf) {
+      decode_half<kStep>(u, a);
     } else if constexpr (kCoding.bits < 4) {
       const std::uint32_t w = u.twos[kStep / 2] >> (8 * (kStep % 2));
 #pragma unroll
@@ -127,12 +148,37 @@ struct Codes {
   }
 
  private:
+  /// Bits `shift` and up of w, or as many places further up, if it is negative.
+  static __device__ __forceinline__ std::uint32_t down(std::uint32_t w, int shift) {
+    return shift >= 0 ? w >> shift : w << -shift;
+  }
+
+  /// Whole numbers: their lowest bit is where 64 (of eight bits: 256) has 1.
+  template <int kStep>
+  static __device__ __forceinline__ void decode_half(const Unit& u, std::uint32_t (&a)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (kCoding.bits < 4) {
+        a[i] = put(down(u.twos[kStep / 2], 8 * (kStep % 2) + 2 * i - 4), 0x00300030u, 0x54005400u);
+      } else if constexpr (kCoding.bits < 8) {
+        a[i] = put(down(u.nibbles[0].word[kStep], 4 * i - 4), 0x00f000f0u, 0x54005400u);
+      } else {
+        a[i] = put(down(u.nibbles[0].word[kStep], 4 * i - 2), 0x003c003cu, 0x5c005c00u);
+        a[i] = put(down(u.nibbles[1].word[kStep], 4 * i - 6), 0x03c003c0u, a[i]);
+      }
+      if constexpr (kCoding.bits == 6) {
+        a[i] = put(down(u.twos[kStep / 2], 8 * (kStep % 2) + 2 * i - 8), 0x03000300u, a[i]);
+      }
+    }
+    if constexpr (kCoding.bits == 3) add_ones<kStep, 6>(u.ones, a);
+    if constexpr (kCoding.bits == 5) add_ones<kStep, 8>(u.ones, a);
+  }
+
   template <int kStep, int kBit>
   static __device__ __forceinline__ void add_ones(std::uint32_t ones, std::uint32_t (&a)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int shift = 4 * kStep + i - kBit;
-      a[i] = put(shift >= 0 ? ones >> shift : ones << -shift, 0x00010001u << kBit, a[i]);
+      a[i] = put(down(ones, 4 * kStep + i - kBit), 0x00010001u << kBit, a[i]);
     }
   }
 
@@ -154,6 +200,7 @@ struct Codes {
   struct Iq4 {
     static __device__ constexpr std::uint32_t byte_of(int code, int shift) {
       constexpr int values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+      if (kHalf) return f16_of_whole(values[code]) >> (shift - 16) & 255u;
       return __builtin_bit_cast(std::uint32_t, static_cast<float>(values[code])) >> shift & 255u;
     }
     static __device__ constexpr std::uint32_t four(int first, int shift) {
@@ -267,7 +314,18 @@ struct Scales {
     }
   }
 
+  /// Of a coding whose scales are f16 and share nothing: the scale, or the offset, twice in a word.
+  __device__ __forceinline__ std::uint32_t scale_pair(int group, int half) const {
+    return pair((group * 2 + half) * kEntry);
+  }
+  __device__ __forceinline__ std::uint32_t offset_pair(int group, int half) const {
+    return pair((group * 2 + half) * kEntry + kScale);
+  }
+
  private:
+  __device__ __forceinline__ std::uint32_t pair(int at) const {
+    return __byte_perm(raw[at / 4], 0, at % 4 == 0 ? 0x1010u : 0x3232u);
+  }
   __device__ __forceinline__ std::uint16_t half_word(int at) const {
     return static_cast<std::uint16_t>(at % 4 == 0 ? raw[at / 4] : raw[at / 4] >> 16);
   }

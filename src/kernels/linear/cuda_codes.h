@@ -5,6 +5,7 @@
 #include "device/cuda/cuda_device.h"
 #include "kernels/linear/cuda_pack_codes.h"
 #include "kernels/linear/layout.h"
+#include "tensor/tensor.h"
 
 namespace pagoda::kernels {
 
@@ -27,8 +28,9 @@ class PackCodes {
 
 class UnpackCodes {
  public:
-  static device::CompileUnit unit(const quant::Format& format, const device::DeviceCaps& caps);
-  static Result<UnpackCodes> load(const quant::Format& format, device::cuda::CudaDevice& device);
+  /// `type`: of the weights that it makes, bf16 or f16.
+  static device::CompileUnit unit(const quant::Format& format, tensor::DType type, const device::DeviceCaps& caps);
+  static Result<UnpackCodes> load(const quant::Format& format, tensor::DType type, device::cuda::CudaDevice& device);
 
   /// `target` has room for mma16_elements(shape.n, shape.k).
   void launch(const void* packed, WeightShape shape, void* target, bool programmatic,

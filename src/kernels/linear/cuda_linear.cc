@@ -93,7 +93,8 @@ const LinearKernel kMmaCodesCudaLinear = {.name = "cuda_mma_codes",
                                           .scratch_bytes = scratch_bytes,
                                           .units = units,
                                           .prepare = prepare,
-                                          .rounds_input = rounds_input};
+                                          .rounds_input = rounds_input,
+                                          .takes_f16 = CudaProduct::takes_f16};
 
 const LinearKernel kRowsCudaLinear = {.name = "cuda_rows",
                                       .arithmetic = arithmetic,

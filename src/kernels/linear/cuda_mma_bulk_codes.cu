@@ -1,10 +1,11 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] for few rows of x, w in the layout mma_codes (cuda_mma_codes.h), on sm_90: what
-// cuda_mma_bulk_rows.cu is for bf16. A warp takes every WARPS-th unit of 64 columns of a tile: it makes bf16 fragments
-// of the codes in registers, multiplies, and adds the group's sums, scaled, to its own in float; so no weight is
+// cuda_mma_bulk_rows.cu is for bf16. A warp takes every WARPS-th unit of 64 columns of a tile: it makes fragments of
+// the codes in registers, multiplies, and adds the group's sums, scaled, to its own in float; so no weight is
 // rounded. Σx of the groups, which offsets and the codes' own bias are multiplied with, is made once a block by
 // products with ones. Bytes: codes and scales once; x once a block. Chosen for decode of few rows on sm_90. Constants:
 // FORMAT, TOKEN_TILES, WARPS, STAGE_UNITS (a multiple of WARPS and of 4), NORM (0, 1), EPILOGUE (0 bf16, 1 float, 2
-// residual +=, 3 SiLU, 4 GELU).
+// residual +=, 3 SiLU, 4 GELU), ELEMENT (of x: 0 bf16, 1 f16).
+#include "kernels/cuda/fragments.cuh"
 #include "kernels/linear/cuda_bulk_codes.cuh"
 
 namespace pagoda::kernels {
@@ -13,13 +14,12 @@ constexpr int kTokens = TOKEN_TILES * 8;
 constexpr int kSumStride = kTokens + 1;
 constexpr int kSums = WARPS * kSets * 16 * kSumStride;
 constexpr int kAhead = 4;  // loads of x under way in a thread
+constexpr bool kHalf = ELEMENT == 1;
+using TheCodes = Codes<kCoding, kHalf>;
 constexpr int kUnitSums = mma_bulk_codes_sums(kCoding);
 constexpr int kSquares = kTokens > WARPS ? kTokens : WARPS;
-constexpr float kOutputFactor = TheCodes::kExponent == 126   ? 0x1p30f
-                                : TheCodes::kExponent == 120 ? 0x1p24f
-                                : TheCodes::kExponent == 112 ? 0x1p16f
-                                                             : 1.0f;
-constexpr float kInputFactor = TheCodes::kInputExponent != 0 ? 0x1p96f : 1.0f;
+constexpr float kOutputFactor = power_of_two(TheCodes::kExponent - TheCodes::kInputExponent);
+constexpr float kInputFactor = power_of_two(TheCodes::kInputExponent);
 
 struct Shared {
   Ring ring;
@@ -63,7 +63,52 @@ __device__ __forceinline__ void enlarge_input(const MmaBulkCodesParams& p, const
   sync_threads<1>(kThreads);
 }
 
-/// x·w of the norm as bf16, and the squares' sums; zeros up to the slice's last unit.
+#if NORM
+/// A thread's part of a turn over a token's residual: elements and the norm's weights.
+struct Turn {
+  float4 v[kAhead], w[kAhead];
+
+  /// All loads of a turn before the first use: the loop waits once for them.
+  __device__ __forceinline__ void load(const float4* source, const float4* norm, int first, int step, int chunks) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const bool inside = first + i * step < chunks;
+      v[i] = inside ? source[first + i * step] : float4{};
+      w[i] = inside ? norm[first + i * step] : float4{};
+    }
+  }
+  __device__ __forceinline__ float squares(float sum) const {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i)
+      sum = fmaf(v[i].x, v[i].x, fmaf(v[i].y, v[i].y, fmaf(v[i].z, v[i].z, fmaf(v[i].w, v[i].w, sum))));
+    return sum;
+  }
+  __device__ __forceinline__ void store(uint2* x, float factor, float shift, int first, int step, int chunks) const {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (first + i * step >= chunks) break;
+      uint2 packed;
+      packed.x = pack(v[i].x * (w[i].x + shift) * factor, v[i].y * (w[i].y + shift) * factor);
+      packed.y = pack(v[i].z * (w[i].z + shift) * factor, v[i].w * (w[i].w + shift) * factor);
+      x[first + i * step] = packed;
+    }
+  }
+  static __device__ __forceinline__ std::uint32_t pack(float low, float high) {
+    return kHalf ? pack_f16(low, high) : pack_bf16(low, high);
+  }
+};
+
+/// 1 / the root of a token's mean square.
+__device__ __forceinline__ float norm_factor(const MmaBulkCodesParams& p, const Shared& s, int token) {
+  const int share = warps_a_token(p.m);
+  float sum = 0;
+  for (int i = 0; i < share; ++i) sum += s.squares[token * share + i];
+  return rsqrtf(sum / static_cast<float>(p.k) + p.epsilon);
+}
+#endif
+
+/// x·w of the norm, and the squares' sums; zeros up to the slice's last unit. f16 has no room for what a residual may
+/// be: it is normed before it is rounded, bf16 with the sums.
 __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const Slice& slice, Shared& s, char* x) {
   if constexpr (!NORM && TheCodes::kInputExponent != 0) return enlarge_input(p, slice, x);
   const std::int64_t stride = mma_bulk_codes_stride(p.k, p.splits);
@@ -87,32 +132,43 @@ __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const
   const int warp = threadIdx.x / 32;
   const int share = warps_a_token(p.m);
   const int chunks = static_cast<int>(p.k / 4);
-  for (int token = warp / share; token < p.m; token += WARPS / share) {
-    const float4* source = reinterpret_cast<const float4*>(static_cast<const float*>(p.input) + token * p.input_stride);
+  const int token = warp / share;  // no more tokens than warps are normed
+  const bool mine = token < p.m;
+  const float4* source = reinterpret_cast<const float4*>(static_cast<const float*>(p.input) + token * p.input_stride);
+  const float4* weights = reinterpret_cast<const float4*>(p.norm);
+  uint2* to = reinterpret_cast<uint2*>(x + token * stride);
+  const int begin = warp % share * 32 + threadIdx.x % 32;
+  const int step = share * 32;
+  Turn turn;
+  if (mine) {
     float sum = 0;
-    const int step = share * 32;
-    for (int first = warp % share * 32 + threadIdx.x % 32; first < chunks; first += kAhead * step) {
-      // All loads of a turn before the first use: the loop waits once for them.
-      float4 v[kAhead], w[kAhead];
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const bool inside = first + i * step < chunks;
-        v[i] = inside ? source[first + i * step] : float4{};
-        w[i] = inside ? reinterpret_cast<const float4*>(p.norm)[first + i * step] : float4{};
+    if constexpr (kHalf) {
+      // The last turn first: the first one's elements stay in registers.
+      const int last = max(chunks - 1 - begin, 0) / (kAhead * step);
+      for (int first = begin + last * kAhead * step; first >= begin; first -= kAhead * step) {
+        turn.load(source, weights, first, step, chunks);
+        sum = turn.squares(sum);
       }
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        if (first + i * step >= chunks) break;
-        sum = fmaf(v[i].x, v[i].x, fmaf(v[i].y, v[i].y, fmaf(v[i].z, v[i].z, fmaf(v[i].w, v[i].w, sum))));
-        uint2 packed;
-        const float shift = p.norm_shift;
-        packed.x = pack_bf16(v[i].x * (w[i].x + shift) * kInputFactor, v[i].y * (w[i].y + shift) * kInputFactor);
-        packed.y = pack_bf16(v[i].z * (w[i].z + shift) * kInputFactor, v[i].w * (w[i].w + shift) * kInputFactor);
-        reinterpret_cast<uint2*>(x + token * stride)[first + i * step] = packed;
+    } else {
+      for (int first = begin; first < chunks; first += kAhead * step) {
+        turn.load(source, weights, first, step, chunks);
+        sum = turn.squares(sum);
+        turn.store(to, kInputFactor, p.norm_shift, first, step, chunks);
       }
     }
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) s.squares[token * share + warp % share] = sum;
+  }
+  if constexpr (kHalf) {
+    sync_threads<1>(kThreads);
+    if (mine) {
+      const float factor = norm_factor(p, s, token) * p.input_factor;
+      turn.store(to, factor, p.norm_shift, begin, step, chunks);
+      for (int first = begin + kAhead * step; first < chunks; first += kAhead * step) {
+        turn.load(source, weights, first, step, chunks);
+        turn.store(to, factor, p.norm_shift, first, step, chunks);
+      }
+    }
   }
 #endif
   sync_threads<1>(kThreads);
@@ -121,12 +177,11 @@ __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const
 #endif
 }
 
-__device__ __forceinline__ float norm_factor(const MmaBulkCodesParams& p, const Shared& s, int token) {
+/// What a token's sums are multiplied with.
+__device__ __forceinline__ float output_factor(const MmaBulkCodesParams& p, const Shared& s, int token) {
+  if constexpr (kHalf) return kOutputFactor * p.output_factor;
 #if NORM
-  const int share = warps_a_token(p.m);
-  float sum = 0;
-  for (int i = 0; i < share; ++i) sum += s.squares[token * share + i];
-  return rsqrtf(sum / static_cast<float>(p.k) + p.epsilon) * kOutputFactor;
+  return norm_factor(p, s, token) * kOutputFactor;
 #else
   return kOutputFactor;
 #endif
@@ -165,13 +220,20 @@ struct Weights {
   TheScales scales[kSets];
 };
 
-/// mma_bf16, but free to move: products of several units under way fill each other's time.
+/// mma_bf16 or mma_f16, but free to move: products of several units under way fill each other's time.
 __device__ __forceinline__ void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                              std::uint32_t b1) {
+#if ELEMENT == 1
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
 }
 
 /// Where a lane's row of eight tokens' x is loaded from, of each token tile.
@@ -252,7 +314,8 @@ __device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit
 /// the same. `x_offset` and `x_sums` are the first unit's. Several units fill the time that one product takes.
 template <int kUnits>
 __device__ __forceinline__ void sum_input(const Input& input, int x_offset, float* x_sums, int lane) {
-  constexpr std::uint32_t kOnes[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+  constexpr std::uint32_t kOne = kHalf ? 0x3c003c00u : 0x3f803f80u;
+  constexpr std::uint32_t kOnes[4] = {kOne, kOne, kOne, kOne};
 #pragma unroll
   for (int t = 0; t < TOKEN_TILES; ++t) {
     std::uint32_t b[kUnits][2][4];
@@ -378,6 +441,6 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
       }
     }
     sync_threads<1>(kThreads);
-    finish_tile<kSumStride>(p, slice, place, all, before, [&](int token) { return norm_factor(p, s, token); });
+    finish_tile<kSumStride>(p, slice, place, all, before, [&](int token) { return output_factor(p, s, token); });
   }
 }

@@ -16,7 +16,7 @@ struct MmaCodesWeight {
 
 struct MmaBulkCodesParams {
   MmaCodesWeight weights[3];
-  const void* input;          ///< (m, k) bf16, or float if the unit norms it; rows begin at multiples of 16 bytes
+  const void* input;          ///< (m, k) as the unit says, or float if it norms it; rows begin at multiples of 16 bytes
   const float* norm;          ///< (k) weights of the norm, if the unit norms
   std::int64_t input_stride;  ///< elements
   std::int64_t k;             ///< a multiple of 8
@@ -29,8 +29,9 @@ struct MmaBulkCodesParams {
   std::int32_t long_window;   ///< stages under way at once in these
   std::int32_t splits;  ///< slices of k: block b takes slice b % splits; above 1 only for float output without norm
   float epsilon;
-  float norm_shift;  ///< added to each weight of the norm
-  float scale;       ///< of what a residual unit adds
+  float norm_shift;                   ///< added to each weight of the norm
+  float scale;                        ///< of what a residual unit adds
+  float input_factor, output_factor;  ///< of f16: what x, where the unit norms it to that, and sums are multiplied with
 };
 
 /// Units of 64 columns of a slice of k: a multiple of four, so that slices begin where scales do.

@@ -16,7 +16,7 @@ struct PackCodesParams {
 
 struct UnpackCodesParams {
   const void* packed;  ///< (n, k) in the layout mma_codes
-  void* target;        ///< mma16
+  void* target;        ///< mma16, of what the unit makes
   std::int64_t n, k;
 };
 

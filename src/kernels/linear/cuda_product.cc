@@ -8,6 +8,12 @@ namespace {
 
 bool has_codes(const LinearWeightSpec& weight) { return weight.layout == &kMmaCodesLayout; }
 
+/// Whether the file itself has its weights in steps that are numbers of f16, or whole multiples of one.
+bool has_f16_scales(const Coding& coding) {
+  return coding.scale == quant::ScaleType::kF16 || coding.super == quant::SuperScale::kF16 ||
+         coding.super == quant::SuperScale::kF16Pair;
+}
+
 /// All weights in the order of fragments, bf16 or codes; else all as their files' rows.
 bool fragment_ordered(const LinearProblem& problem) {
   return std::ranges::all_of(problem.specs(),
@@ -46,7 +52,7 @@ MmaRowsWeight device_weight(const LinearWeight& weight) {
 }
 
 CompileUnit SliceSum::unit(const device::DeviceCaps& caps) {
-  return cuda_unit(caps, "rms_norm/cuda_rms_norm.cu", {define("THREADS", kSumThreads), "FLOAT_OUTPUT=0"});
+  return cuda_unit(caps, "rms_norm/cuda_rms_norm.cu", {define("THREADS", kSumThreads), "OUTPUT=0"});
 }
 
 Status SliceSum::prepare(const CudaProductProblem& problem, device::cuda::CudaDevice& device) {
@@ -85,6 +91,7 @@ void SliceSum::launch(const CudaProductArgs& args, std::int64_t n, int slices, d
                   .scale = scale_,
                   .epsilon = 0,
                   .weight_shift = 0,
+                  .output_factor = 1,
                   .rows = nullptr});
 }
 
@@ -161,6 +168,14 @@ bool CudaProduct::rounds_input(const CudaProductProblem& problem, const device::
   return rounds(problem, caps);
 }
 
+bool CudaProduct::takes_f16(const LinearProblem& problem, const device::DeviceCaps& caps) {
+  const CudaProductProblem product{.linear = problem};
+  return supports(product, caps) && WgmmaTiles::supports(product, caps) &&
+         std::ranges::all_of(problem.specs(), [](const LinearWeightSpec& weight) {
+           return has_codes(weight) && has_f16_scales(*weight.format->coding);
+         });
+}
+
 std::size_t CudaProduct::slice_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   const std::size_t many = needs_many(problem, caps) ? ManyRows::scratch_bytes(many_rows(problem, caps), caps) : 0;
   return fragment_ordered(problem.linear) ? std::max(many, FewRows::scratch_bytes(problem, caps)) : many;
@@ -204,7 +219,7 @@ Result<CudaProduct> CudaProduct::prepare(const CudaProductProblem& problem, std:
   }
   if (fragment_ordered(problem.linear)) {
     PAGODA_TRY(prepared->few.prepare(problem, weights, device));
-    if (many && !codes) PAGODA_TRY(prepared->unpack.prepare(weights, device));
+    if (many && !codes) PAGODA_TRY(prepared->unpack.prepare(problem, weights, device));
     if (many && round) PAGODA_TRY(prepared->round.emplace().prepare(problem, device));
   } else {
     PAGODA_TRY(prepared->generic.emplace().prepare(problem, weights, device));

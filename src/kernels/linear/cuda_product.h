@@ -8,6 +8,8 @@
 //                                              else unpacked in scratch       then as bf16
 //
 // More rows of e4m3 whose checkpoint lets x be rounded: x as e4m3 in scratch, then wgmma_tiles of e4m3 by e4m3 (9.0).
+// x is bf16, and so are weights in registers; behind a norm, whose range is known, both are f16 where all weights are
+// codes with scales of f16, whose range is that of f16 (takes_f16): three bits more at the same rate.
 #pragma once
 
 #include <array>
@@ -33,14 +35,16 @@ enum class CudaEpilogue : std::uint8_t {
 struct CudaProductProblem {
   LinearProblem linear;
   CudaEpilogue epilogue = CudaEpilogue::kBf16;
-  bool norm = false;  ///< float input may come with an RMS norm to be done first, at few rows
+  tensor::DType input = tensor::DType::kBf16;  ///< of x, if it comes normed: or kF16, where takes_f16
+  bool norm = false;                           ///< float input may come with an RMS norm to be done first, at few rows
   float epsilon = 0;
   float norm_shift = 0;
-  float scale = 1;  ///< of kResidual
+  float scale = 1;         ///< of kResidual
+  float input_factor = 1;  ///< of f16: a power of two, which x is multiplied with and sums are divided by
 };
 
 struct CudaProductArgs {
-  const void* input = nullptr;                        ///< (m, k) bf16; float, if `norm` is given
+  const void* input = nullptr;                        ///< (m, k) as the problem says; float, if `norm` is given
   const float* norm = nullptr;                        ///< (k) weights; only where norms_itself(m)
   std::int64_t input_stride = 0;                      ///< elements, a multiple of 8
   std::int64_t m = 0;                                 ///< at most linear.max_m
@@ -55,6 +59,8 @@ class CudaProduct {
   static bool supports(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   /// Whether more rows than kernels of few take are rounded to e4m3.
   static bool rounds_input(const CudaProductProblem& problem, const device::DeviceCaps& caps);
+  /// Whether x may be f16 for every number of rows.
+  static bool takes_f16(const LinearProblem& problem, const device::DeviceCaps& caps);
   static std::size_t scratch_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   /// Of the sums that slices of k leave; part of scratch_bytes.
   static std::size_t slice_bytes(const CudaProductProblem& problem, const device::DeviceCaps& caps);

@@ -76,7 +76,8 @@ std::vector<CompileUnit> BulkCodes::units(const CudaProductProblem& problem, con
                                       define("STAGE_UNITS", shape.stage_units),
                                       define("AT_ONCE", std::min(4, shape.stage_units / shape.warps)),
                                       define("NORM", shape.norm),
-                                      define("EPILOGUE", epilogue)};
+                                      define("EPILOGUE", epilogue),
+                                      define("ELEMENT", problem.input == tensor::DType::kF16)};
   if (!shape.whole) defines.push_back(define("TOKEN_TILES", shape.token_tiles));
   std::vector<CompileUnit> units = {cuda_unit(
       caps, shape.whole ? "linear/cuda_whole_bulk_codes.cu" : "linear/cuda_mma_bulk_codes.cu", std::move(defines))};
@@ -120,6 +121,8 @@ Status BulkCodes::prepare(const CudaProductProblem& problem, std::int64_t m, con
   params.epsilon = problem.epsilon;
   params.norm_shift = problem.norm_shift;
   params.scale = problem.scale;
+  params.input_factor = problem.input_factor;
+  params.output_factor = 1 / problem.input_factor;
   params.m = static_cast<std::int32_t>(m);
   params.stages = shape.stages;
   const std::int64_t window =

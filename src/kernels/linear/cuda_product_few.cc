@@ -135,7 +135,7 @@ void FewRows::launch(const CudaProductArgs& args, device::cuda::CudaStream& stre
 std::vector<CompileUnit> Unpack::units(const CudaProductProblem& problem, const device::DeviceCaps& caps) {
   std::vector<CompileUnit> units;
   for (const LinearWeightSpec& weight : problem.linear.specs()) {
-    if (weight.layout == &kMmaCodesLayout) units.push_back(UnpackCodes::unit(*weight.format, caps));
+    if (weight.layout == &kMmaCodesLayout) units.push_back(UnpackCodes::unit(*weight.format, problem.input, caps));
   }
   return units;
 }
@@ -156,11 +156,14 @@ std::size_t Unpack::scratch_bytes(const CudaProductProblem& problem) {
   return static_cast<std::size_t>(bytes);
 }
 
-Status Unpack::prepare(std::span<const LinearWeight> weights, device::cuda::CudaDevice& device) {
+Status Unpack::prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,
+                       device::cuda::CudaDevice& device) {
   programmatic_ = programmatic(device.caps());
   for (const LinearWeight& weight : weights) {
     Part part{.weight = weight, .kernel = {}};
-    if (weight.layout == &kMmaCodesLayout) part.kernel = PAGODA_TRY(UnpackCodes::load(*weight.format, device));
+    if (weight.layout == &kMmaCodesLayout) {
+      part.kernel = PAGODA_TRY(UnpackCodes::load(*weight.format, problem.input, device));
+    }
     parts_.push_back(std::move(part));
   }
   return Ok{};

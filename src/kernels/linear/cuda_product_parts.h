@@ -194,7 +194,7 @@ class WgmmaTiles {
   bool gated_ = false;
   std::int32_t num_weights_ = 0;
   std::int64_t num_sms_ = 0;
-  float scale_ = 1;
+  float scale_ = 1, output_factor_ = 1;
 };
 
 /// cuda_mma_tiles.cu: any number of rows, other GPUs.
@@ -224,7 +224,8 @@ class Unpack {
  public:
   static std::vector<CompileUnit> units(const CudaProductProblem& problem, const device::DeviceCaps& caps);
   static std::size_t scratch_bytes(const CudaProductProblem& problem);
-  Status prepare(std::span<const LinearWeight> weights, device::cuda::CudaDevice& device);
+  Status prepare(const CudaProductProblem& problem, std::span<const LinearWeight> weights,
+                 device::cuda::CudaDevice& device);
   bool any() const;
   /// Replaces the data of weights with codes.
   void launch(std::byte* scratch, MmaRowsWeight (&weights)[kMaxLinearWeights], device::cuda::CudaStream& stream) const;

@@ -16,6 +16,7 @@ bool has_codes(const CudaProductProblem& problem) { return problem.linear.weight
 /// The product as it runs at `m` rows: slices of k leave sums of their own where a residual is added to.
 WgmmaTilesProblem problem_at(const CudaProductProblem& problem, std::int64_t m, bool may_split) {
   WgmmaTilesProblem tiles{.m = m, .n = {}, .k = problem.linear.k, .epilogue = static_cast<int>(problem.epilogue)};
+  tiles.half = problem.input == tensor::DType::kF16;
   if (has_codes(problem)) {
     tiles.format = problem.linear.weights[0].format;
     const bool row_scales = std::ranges::all_of(problem.linear.specs(), &LinearWeightSpec::row_scales);
@@ -88,6 +89,7 @@ Status WgmmaTiles::prepare(const CudaProductProblem& problem, const MmaRowsWeigh
   num_weights_ = problem.linear.num_weights;
   num_sms_ = device.caps().gpu.num_sms;
   scale_ = problem.scale;
+  output_factor_ = 1 / problem.input_factor;
   for (const std::int64_t m : buckets(problem.linear.max_m)) {
     const Chosen chosen = choose_at(problem, m, device.caps());
     Bucket bucket{.most_rows = m, .problem = chosen.problem, .plan = chosen.plan, .kernel = {}, .maps = {}};
@@ -139,6 +141,7 @@ void WgmmaTiles::launch(const CudaProductArgs& args, const MmaRowsWeight (&weigh
   params.splits = shape.splits;
   params.stages = bucket.plan.stages;
   params.scale = scale_;
+  params.output_factor = output_factor_;
   const std::int64_t n = params.weights[0].n;
   if (shape.splits > 1) {
     params.split_stride = args.m * n;

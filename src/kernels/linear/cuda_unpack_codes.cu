@@ -1,9 +1,9 @@
-// Weights of the layout mma_codes as bf16 in the layout mma16: what products of many rows read that know no codes. A
-// warp takes a unit, in which a lane has the 16 bytes of four pieces of mma16 (or, in groups of 16, of eight halves of
-// them). A weight is scale · code + offset in float, rounded once. Grid: x over units, y over tiles of rows, in turn.
-// Bytes: codes once, bf16 once. Constants: FORMAT, THREADS.
+// Weights of the layout mma_codes as bf16 or f16 in the layout mma16: what products of many rows read that know no
+// codes. A warp takes a unit, in which a lane has the 16 bytes of four pieces of mma16 (or, in groups of 16, of eight
+// halves of them). A weight is scale · code + offset in float, rounded once. Grid: x over units, y over tiles of rows,
+// in turn. Bytes: codes once, weights once. Constants: FORMAT, ELEMENT (of the weights: 0 bf16, 1 f16), THREADS.
 #include "kernels/cuda/format.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/fragments.cuh"
 #include "kernels/linear/cuda_codes.cuh"
 #include "kernels/linear/cuda_mma16.h"
 #include "kernels/linear/cuda_pack_codes.h"
@@ -23,7 +23,8 @@ __device__ __forceinline__ std::uint32_t weights(std::uint32_t pair, std::uint32
     first += bf16_low(high);
     second += bf16_high(high);
   }
-  return pack_bf16(fmaf(first, scale, offset), fmaf(second, scale, offset));
+  first = fmaf(first, scale, offset), second = fmaf(second, scale, offset);
+  return ELEMENT == 1 ? pack_f16(first, second) : pack_bf16(first, second);
 }
 
 template <int kStep>

@@ -2,8 +2,8 @@
 // rows. Of a gated unit that is 8 rows of gate (rows 0 … 7 of the fragment) and 8 of up where ldmatrix brings halves of
 // tiles at no cost (mma16); elsewhere warps of even number have a tile of gate, and the next ones the same of up.
 // Fragments have their columns in the order of x. A kind that is kScaled has sums of its own for each stage, which are
-// multiplied by scales and added in float. Constants: WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT as bf16, 3 e4m3 with
-// one scale a row).
+// multiplied by scales and added in float. Constants: WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT, 3 e4m3 with one
+// scale a row), ELEMENT (what codes become: 0 bf16, 1 f16).
 #pragma once
 
 #include "kernels/cuda/register_products_e4m3.cuh"
@@ -11,6 +11,7 @@
 #if WEIGHTS == 2
 #include "kernels/cuda/format.cuh"
 #include "kernels/cuda/fragments.cuh"
+#include "kernels/cuda/pairs_f16.cuh"
 #include "kernels/linear/cuda_codes.cuh"
 #endif
 
@@ -148,7 +149,14 @@ class WeightFragments {
   }
 
  private:
-  using TheCodes = Codes<kCoding>;
+  using Offset = quant::OffsetType;
+  static constexpr bool kF16 = ELEMENT == 1;
+  /// Whether f16 has what codes are multiplied with and what is added: then a weight is one operation on pairs, rounded
+  /// once.
+  static constexpr bool kF16Scales = kF16 && kCoding.super == quant::SuperScale::kNone &&
+                                     kCoding.scale == quant::ScaleType::kF16 &&
+                                     (kCoding.offset == Offset::kNone || kCoding.offset == Offset::kValue);
+  using TheCodes = Codes<kCoding, kF16Scales>;
   using TheScales = Scales<kCoding>;
 
   static __device__ __forceinline__ void weights(std::uint32_t (&a)[kSteps][4], const typename TheCodes::Unit& unit,
@@ -167,10 +175,7 @@ class WeightFragments {
   static constexpr bool kExactScale =
       kCoding.scale == quant::ScaleType::kE8m0 ||
       (kCoding.scale == quant::ScaleType::kBf16 && kCoding.super == quant::SuperScale::kNone);
-  static constexpr float kUp = TheCodes::kExponent == 126   ? 0x1p126f
-                               : TheCodes::kExponent == 120 ? 0x1p120f
-                               : TheCodes::kExponent == 112 ? 0x1p112f
-                                                            : 1.0f;
+  static constexpr float kUp = power_of_two(TheCodes::kExponent);
   static constexpr float kBias = static_cast<float>(kCoding.bias);
 
   static __device__ __forceinline__ Factors factors(const TheScales& scales, int group, int half) {
@@ -184,22 +189,46 @@ class WeightFragments {
     return f;
   }
 
+  /// Codes as f16 to weights.
+  template <int kGroup>
+  static __device__ __forceinline__ void f16_weights(std::uint32_t (&a)[4], const TheScales& scales) {
+    std::uint32_t scale[2], offset[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      scale[h] = scales.scale_pair(kGroup, h);
+      if constexpr (kCoding.offset == Offset::kValue) offset[h] = scales.offset_pair(kGroup, h);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      constexpr int kAdded = static_cast<int>(TheCodes::kMagic) + kCoding.bias;
+      if constexpr (kAdded != 0) a[i] = add_f16x2(a[i], f16_of_whole(-kAdded) * 0x10001u);
+      if constexpr (kCoding.offset == Offset::kValue) {
+        a[i] = fma_f16x2(a[i], scale[i % 2], offset[i % 2]);
+      } else {
+        a[i] = multiply_f16x2(a[i], scale[i % 2]);
+      }
+    }
+  }
+
   template <int kStep>
   static __device__ __forceinline__ void step(std::uint32_t (&a)[4], const typename TheCodes::Unit& unit,
                                               const TheScales& scales) {
     constexpr int kGroup = kStep * 16 / (kCoding.group < kUnitColumns ? kCoding.group : kUnitColumns);
     std::uint32_t high[4];
     TheCodes::template decode<kStep>(unit, a);
+    if constexpr (kF16Scales) return f16_weights<kGroup>(a, scales);
     if constexpr (TheCodes::kParts == 2) TheCodes::template decode<kStep, 1>(unit, high);
-    if constexpr (TheCodes::kNeedsSums && kCoding.offset != quant::OffsetType::kNone) {
-      // With offsets: in float, rounded once.
+    if constexpr (kF16 || (TheCodes::kNeedsSums && kCoding.offset != Offset::kNone)) {
+      // With offsets, or to f16 by scales that it has not: in float, rounded once.
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float scale = scales.scale(kGroup, i % 2);
-        const float offset = scales.offset(kGroup, i % 2, scale, TheCodes::kMagic + kBias);
-        float first = bf16_low(a[i]), second = bf16_high(a[i]);
+        float offset = 0;
+        if constexpr (TheCodes::kNeedsSums) offset = scales.offset(kGroup, i % 2, scale, TheCodes::kMagic + kBias);
+        float first = bf16_low(a[i]) * kUp, second = bf16_high(a[i]) * kUp;
         if constexpr (TheCodes::kParts == 2) first += bf16_low(high[i]), second += bf16_high(high[i]);
-        a[i] = pack_bf16(fmaf(first, scale, offset), fmaf(second, scale, offset));
+        first = fmaf(first, scale, offset), second = fmaf(second, scale, offset);
+        a[i] = kF16 ? pack_f16(first, second) : pack_bf16(first, second);
       }
       return;
     }

@@ -1,5 +1,5 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] for 17 and more rows of x on sm_90a: decode of batches and prefill from the same
-// weights as decode of one row. w bf16 in the layout mma16, or mma_codes as bf16 or as e4m3 (cuda_wgmma_fragments.cuh).
+// weights as decode of one row. w in the layout mma16, or mma_codes as 16 bits or as e4m3 (cuda_wgmma_fragments.cuh).
 // A block makes 64 · WARPGROUPS columns of y (of a gated unit half as many) for BLOCK_TOKENS rows: the weights are A of
 // wgmma, from registers, a tile of 16 rows a warp; x is B, from shared memory. Gate and up of a gated unit meet in a
 // thread (mma16: 8 rows of each in a tile) or on their way out (others: neighbouring warps have a tile of each). One
@@ -11,7 +11,7 @@
 // rows on sm_90; figures in decisions 0031 and 0060. Constants: WARPGROUPS (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96,
 // 128, 192, 256), STAGE_TURNS (of 32 columns, or 64 of codes and e4m3: 1, 2, 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1
 // e4m3, 2 codes of FORMAT, 3 e4m3 with one scale a row), EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4
-// GELU-gated), of codes K_GROUPS (1, 2, 4).
+// GELU-gated), ELEMENT (16 bits of w and x are 0 bf16, 1 f16), of codes K_GROUPS (1, 2, 4).
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/linear/cuda_wgmma_fragments.cuh"
@@ -24,6 +24,7 @@ constexpr bool kFloat = EPILOGUE == 1 || EPILOGUE == 2;
 constexpr bool kRowScales = WEIGHTS == 3;
 constexpr bool kFp8 = WEIGHTS == 1 || kRowScales;
 constexpr bool kPairs = kGated && WEIGHTS != 0;  // of warps, with the same tile of gate and of up
+constexpr bool kHalf = ELEMENT == 1;
 #if WEIGHTS == 2
 constexpr WgmmaTilesWeights kWeights = wgmma_tiles_codes(kCoding);
 constexpr int kGroups = K_GROUPS;
@@ -241,6 +242,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
   const auto sums = [&](int tile) {  // of 8 rows of x: rows of weights × the thread's two rows of x, with bias
     const float* from = d + tile * 4;
     float scale[2] = {1, 1};
+    if constexpr (kHalf) scale[0] = scale[1] = p.output_factor;
     if constexpr (kFp8) {
       const std::int64_t token = std::int64_t{unit.token} + tile * 8 + quad * 2;
       if (token < p.m) scale[0] = p.input_scales[token];
@@ -249,7 +251,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     float y[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      y[i] = kFp8 ? fmaf(from[i], scale[i % 2], bias[i / 2]) : from[i] + bias[i / 2];
+      y[i] = kFp8 || kHalf ? fmaf(from[i], scale[i % 2], bias[i / 2]) : from[i] + bias[i / 2];
     }
     return float4{y[0], y[1], y[2], y[3]};
   };

@@ -6,9 +6,9 @@
 
 namespace pagoda::kernels {
 
-/// A tensor map, made by the driver; see cuda_wgmma_tiles_plan.h. Of x: over (k, m), bf16, boxes of 64 × what a block
-/// fetches of block_tokens, rows swizzled in 128 bytes. Of weights in the layout mma16: over tiles of 16 rows and turns
-/// of 32 columns, as pieces of 1 KiB. Zeros outside.
+/// A tensor map, made by the driver; see cuda_wgmma_tiles_plan.h. Of x: over (k, m), 16 bits each, boxes of 64 × what a
+/// block fetches of block_tokens, rows swizzled in 128 bytes. Of weights in the layout mma16: over tiles of 16 rows and
+/// turns of 32 columns, as pieces of 1 KiB. Zeros outside.
 struct alignas(64) CopyMap {
   std::uint64_t opaque[16];
 };
@@ -31,7 +31,7 @@ inline constexpr WgmmaTilesWeights kWgmmaE4m3{
 /// The same where a row has one scale, which its sums are multiplied by at the end.
 inline constexpr WgmmaTilesWeights kWgmmaE4m3Rows{.turn_columns = 64, .turn_bytes = 1024, .input_bytes = 1};
 
-/// Of codes that become bf16 in registers.
+/// Of codes that become bf16 or f16 in registers.
 PAGODA_SHARED constexpr WgmmaTilesWeights wgmma_tiles_codes(const Coding& coding) {
   return {.turn_columns = kUnitColumns,
           .turn_bytes = unit_bytes(coding),
@@ -53,6 +53,7 @@ struct WgmmaTilesParams {
   std::int32_t splits;        ///< slices of k; above 1 only for float output
   std::int32_t stages;        ///< of the ring: 2 to 32
   float scale;                ///< of what a residual unit adds
+  float output_factor;        ///< of f16: what sums are multiplied with
 };
 
 /// Threads of a block: the warps that multiply (`warpgroups` of all groups) and one that feeds them, or a warpgroup

@@ -164,10 +164,13 @@ WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTil
   const std::int64_t stages = std::min(room / stage, kMaxStages);
   PAGODA_CHECK(stages >= 2, "stages of {} bytes do not fit into {}", stage, room);
   const Kind kind = kind_of(problem);
-  std::vector<std::string> defines = {
-      define("WARPGROUPS", shape.warpgroups),    define("BLOCK_TOKENS", shape.block_tokens),
-      define("STAGE_TURNS", shape.stage_turns),  define("CLUSTER", shape.cluster),
-      define("WEIGHTS", static_cast<int>(kind)), define("EPILOGUE", problem.epilogue)};
+  std::vector<std::string> defines = {define("WARPGROUPS", shape.warpgroups),
+                                      define("BLOCK_TOKENS", shape.block_tokens),
+                                      define("STAGE_TURNS", shape.stage_turns),
+                                      define("CLUSTER", shape.cluster),
+                                      define("WEIGHTS", static_cast<int>(kind)),
+                                      define("EPILOGUE", problem.epilogue),
+                                      define("ELEMENT", problem.half)};
   if (kind == Kind::kCodes) {
     defines.push_back(define("K_GROUPS", shape.k_groups));
     defines.push_back(format_define(*problem.format));

@@ -13,14 +13,15 @@
 
 namespace pagoda::kernels {
 
-/// A product with bf16 input whose rows begin at multiples of 16 bytes, k a multiple of 8.
+/// A product whose input's rows begin at multiples of 16 bytes, k a multiple of 8.
 struct WgmmaTilesProblem {
   std::int64_t m = 0;
   std::array<std::int64_t, 3> n = {};  ///< of each weight, 0 for none; of gate and up the same
   std::int64_t k = 0;
   int epilogue = 0;  ///< the unit's EPILOGUE
   WgmmaTilesWeights weights = kWgmmaBf16;
-  const quant::Format* format = nullptr;  ///< whose codes become bf16, if `weights` are of those
+  const quant::Format* format = nullptr;  ///< whose codes become 16 bits, if `weights` are of those
+  bool half = false;                      ///< 16 bits are f16, not bf16
   bool may_split = false;  ///< whether slices of k may leave sums of their own; only with float output (epilogue 1)
 };
 

@@ -4,11 +4,14 @@
 // whose 2^-9 are of each element. Their high and low bytes are two columns of an integer product, to which codes go as
 // they lie, one or two instructions for four of them, and whose sums are exact: only a group's sum becomes a float.
 // Bytes: codes and scales once; x once a block. Operations: 4,096 a product of 16 rows and 32 columns. Chosen for
-// decode of one to four rows on sm_90. Constants: as cuda_bulk_codes.cuh's, AT_ONCE (units of a warp), NORM (0, 1).
+// decode of one to four rows on sm_90. Constants: as cuda_bulk_codes.cuh's, AT_ONCE (units of a warp), NORM (0, 1),
+// ELEMENT (of x that comes normed: 0 bf16, 1 f16).
 #include "kernels/linear/cuda_bulk_codes.cuh"
 
 namespace pagoda::kernels {
 
+using TheCodes = Codes<kCoding>;
+constexpr bool kHalf = ELEMENT == 1;
 constexpr int kMostTokens = 4;
 constexpr int kSumStride = kMostTokens + 1;
 constexpr int kSums = WARPS * kSets * 16 * kSumStride;
@@ -84,8 +87,8 @@ __device__ __forceinline__ void widen(const MmaBulkCodesParams& p, const Step& s
 #pragma unroll
     for (int e = 0; e < 4; e += 2) {
       const std::uint32_t pair = s.x[i / 2].word[i % 2 * 2 + e / 2];
-      v[i * 4 + e] = bf16_low(pair);
-      v[i * 4 + e + 1] = bf16_high(pair);
+      v[i * 4 + e] = kHalf ? from_f16(static_cast<std::uint16_t>(pair)) : bf16_low(pair);
+      v[i * 4 + e + 1] = kHalf ? from_f16(static_cast<std::uint16_t>(pair >> 16)) : bf16_high(pair);
     }
 #endif
   }
@@ -170,7 +173,7 @@ __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const
 }
 
 __device__ __forceinline__ float norm_factor(const MmaBulkCodesParams& p, const Shared& s, int token) {
-  if constexpr (!NORM) return 1.0f;
+  if constexpr (!NORM) return kHalf ? p.output_factor : 1.0f;
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < WARPS; ++i) sum += s.squares[token * WARPS + i];

@@ -99,6 +99,9 @@ struct LinearKernel {
   /// Whether a step rounds rows of its input to e4m3 where LinearWeightSpec::fp8_input allows it; null if none ever
   /// does.
   bool (*rounds_input)(const LinearProblem& problem, const device::DeviceCaps& caps) = nullptr;
+
+  /// Whether stages with a norm before this product run it in f16, not bf16; null if never.
+  bool (*takes_f16)(const LinearProblem& problem, const device::DeviceCaps& caps) = nullptr;
 };
 
 /// All candidates, best first. For every device the last one that fits it supports every problem.

@@ -1,5 +1,8 @@
 #include "kernels/rms_norm/cuda_norm.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "kernels/cuda/launch.h"
 
 namespace pagoda::kernels {
@@ -17,24 +20,38 @@ std::int64_t threads_for(const RmsNormProblem& problem) {
   return std::min(kMostThreads, round_up<std::int64_t>(ceil_div<std::int64_t>(problem.hidden, 4), 32));
 }
 
-CompileUnit unit_of(std::int64_t threads, const device::DeviceCaps& caps) {
-  return cuda_unit(caps, "rms_norm/cuda_rms_norm.cu", {define("THREADS", threads), "FLOAT_OUTPUT=0"});
+CompileUnit unit_of(std::int64_t threads, tensor::DType output, const device::DeviceCaps& caps) {
+  return cuda_unit(caps, "rms_norm/cuda_rms_norm.cu",
+                   {define("THREADS", threads), define("OUTPUT", output == tensor::DType::kF16 ? 2 : 0)});
+}
+
+/// No element of a row is more than √hidden times the root of its mean square.
+float factor_of_f16(const RmsNormProblem& problem, const float* weight, device::cuda::CudaDevice& device) {
+  constexpr double kMost = 65504;
+  std::vector<float> weights(static_cast<std::size_t>(problem.hidden));
+  device.download(weights.data(), weight, std::ssize(weights) * 4);
+  double most = 0;
+  for (const float each : weights) most = std::max(most, std::abs(static_cast<double>(each) + problem.weight_shift));
+  most *= std::sqrt(static_cast<double>(problem.hidden));
+  float factor = 1;
+  while (std::isfinite(most) && most * factor > kMost) factor /= 2;
+  return factor;
 }
 
 }  // namespace
 
-std::vector<CompileUnit> CudaNorm::units(const RmsNormProblem& problem, bool deterministic,
+std::vector<CompileUnit> CudaNorm::units(const RmsNormProblem& problem, tensor::DType output, bool deterministic,
                                          const device::DeviceCaps& caps) {
-  std::vector<CompileUnit> units = {unit_of(threads_for(problem), caps)};
+  std::vector<CompileUnit> units = {unit_of(threads_for(problem), output, caps)};
   // Another number of threads adds squares in another order.
-  if (!deterministic && threads_for(problem) > kFewThreads) units.push_back(unit_of(kFewThreads, caps));
+  if (!deterministic && threads_for(problem) > kFewThreads) units.push_back(unit_of(kFewThreads, output, caps));
   return units;
 }
 
-Result<CudaNorm> CudaNorm::prepare(const RmsNormProblem& problem, bool deterministic, const RmsNormWeights& weights,
-                                   device::cuda::CudaDevice& device) {
+Result<CudaNorm> CudaNorm::prepare(const RmsNormProblem& problem, tensor::DType output, bool deterministic,
+                                   const RmsNormWeights& weights, device::cuda::CudaDevice& device) {
   CudaNorm norm;
-  const std::vector<CompileUnit> units = CudaNorm::units(problem, deterministic, device.caps());
+  const std::vector<CompileUnit> units = CudaNorm::units(problem, output, deterministic, device.caps());
   norm.kernel_ = PAGODA_TRY(device.kernel<CudaRmsNormParams>(units[0], "rms_norm"));
   norm.threads_ = threads_for(problem);
   norm.many_ = norm.kernel_;
@@ -49,6 +66,7 @@ Result<CudaNorm> CudaNorm::prepare(const RmsNormProblem& problem, bool determini
   }
   norm.problem_ = problem;
   norm.weight_ = weights.weight;
+  if (output == tensor::DType::kF16) norm.factor_ = factor_of_f16(problem, weights.weight, device);
   norm.programmatic_ = programmatic(device.caps());
   return norm;
 }
@@ -69,6 +87,7 @@ void CudaNorm::launch(const tensor::MatrixView& residual, const tensor::MatrixVi
                                  .scale = owes ? update->scale : 1,
                                  .epsilon = static_cast<float>(problem_.epsilon),
                                  .weight_shift = problem_.weight_shift,
+                                 .output_factor = factor_,
                                  .rows = rows};
   const bool many = output.rows >= kManyRows;
   (many ? many_ : kernel_)

@@ -2,8 +2,8 @@
 // becomes the residual: the norm between two products, and the sum of what the first one's slices of k left. A block
 // takes a row, four neighbouring elements a thread and turn; r stays in shared memory (hidden floats, dynamic). Lets
 // the next kernel start at once: the product that follows fills its ring with weights meanwhile. Constants: THREADS,
-// FLOAT_OUTPUT (0: bf16).
-#include "kernels/cuda/ptx.cuh"
+// OUTPUT (0 bf16, 1 float, 2 f16).
+#include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/rms_norm/cuda_rms_norm.h"
@@ -56,18 +56,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(const __grid_cons
     }
   }
   if (p.output == nullptr) return;
-  const float factor = rsqrtf(block_sum(sum, partial) / static_cast<float>(p.hidden) + p.epsilon);
+  float factor = rsqrtf(block_sum(sum, partial) / static_cast<float>(p.hidden) + p.epsilon);
+  if constexpr (OUTPUT == 2) factor *= p.output_factor;
   for (int c = threadIdx.x; c < chunks; c += THREADS) {
     float4 v = row[c];
     const float4 w = reinterpret_cast<const float4*>(p.weight)[c];
     v.x *= factor * (w.x + p.weight_shift), v.y *= factor * (w.y + p.weight_shift);
     v.z *= factor * (w.z + p.weight_shift), v.w *= factor * (w.w + p.weight_shift);
-    if constexpr (FLOAT_OUTPUT) {
+    if constexpr (OUTPUT == 1) {
       reinterpret_cast<float4*>(static_cast<float*>(p.output) + blockIdx.x * p.output_stride)[c] = v;
     } else {
       uint2 packed;
-      packed.x = pack_bf16(v.x, v.y);
-      packed.y = pack_bf16(v.z, v.w);
+      packed.x = OUTPUT == 2 ? pack_f16(v.x, v.y) : pack_bf16(v.x, v.y);
+      packed.y = OUTPUT == 2 ? pack_f16(v.z, v.w) : pack_bf16(v.z, v.w);
       reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(p.output) + blockIdx.x * p.output_stride)[c] = packed;
     }
   }

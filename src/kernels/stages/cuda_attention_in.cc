@@ -19,13 +19,20 @@ constexpr int kStoreWarps = 4;
 /// Whether queries, keys and values stay float until they are stored, so that they are rounded once: where weights are
 /// codes. Weights that are bf16 themselves cost more than that rounding, and have more of them to move for it.
 bool stores_floats(const AttentionInProblem& problem) {
-  return std::ranges::any_of(problem.product.specs(),
-                             [](const LinearWeightSpec& weight) { return weight.layout == &kMmaCodesLayout; });
+  return std::ranges::any_of(problem.product.specs(), [](const LinearWeightSpec& weight) {
+    return weight.layout == &kMmaCodesLayout && !weight.fp8_input;
+  });
 }
 
-CudaProductProblem product_of(const AttentionInProblem& problem) {
+/// Of the normed rows, x of the product.
+DType input_type(const AttentionInProblem& problem, const DeviceCaps& caps) {
+  return CudaProduct::takes_f16(problem.product, caps) ? DType::kF16 : DType::kBf16;
+}
+
+CudaProductProblem product_of(const AttentionInProblem& problem, const DeviceCaps& caps) {
   return {.linear = problem.product,
           .epilogue = stores_floats(problem) ? CudaEpilogue::kFloat : CudaEpilogue::kBf16,
+          .input = input_type(problem, caps),
           .norm = problem.has_norm,
           .epsilon = static_cast<float>(problem.norm.epsilon),
           .norm_shift = problem.norm.weight_shift,
@@ -70,19 +77,21 @@ Buffers cut(const AttentionInProblem& problem, std::int64_t rows, ScratchCutter&
 bool supports(const AttentionInProblem& problem, const DeviceCaps& caps) {
   const KvLayout& layout = problem.layout;
   const bool elements = layout.dtype == DType::kBf16 || (layout.dtype == DType::kFp8E4m3 && caps.gpu.compute() >= 89);
-  return CudaProduct::supports(product_of(problem), caps) && problem.has_norm && layout.order == KvOrder::kHeads &&
-         elements && problem.norm.hidden % 8 == 0 && std::max(problem.post.key_dim, problem.post.value_dim) <= 512;
+  return CudaProduct::supports(product_of(problem, caps), caps) && problem.has_norm &&
+         layout.order == KvOrder::kHeads && elements && problem.norm.hidden % 8 == 0 &&
+         std::max(problem.post.key_dim, problem.post.value_dim) <= 512;
 }
 
 std::size_t scratch_bytes(const AttentionInProblem& problem, const DeviceCaps& caps) {
   ScratchCutter scratch(nullptr);
   cut(problem, 0, scratch);
-  return scratch.used() + CudaProduct::scratch_bytes(product_of(problem), caps);
+  return scratch.used() + CudaProduct::scratch_bytes(product_of(problem, caps), caps);
 }
 
 std::vector<CompileUnit> units(const AttentionInProblem& problem, const DeviceCaps& caps) {
-  std::vector<CompileUnit> units = CudaProduct::units(product_of(problem), caps);
-  std::ranges::copy(CudaNorm::units(problem.norm, problem.product.deterministic, caps), std::back_inserter(units));
+  std::vector<CompileUnit> units = CudaProduct::units(product_of(problem, caps), caps);
+  std::ranges::copy(CudaNorm::units(problem.norm, input_type(problem, caps), problem.product.deterministic, caps),
+                    std::back_inserter(units));
   units.push_back(store_unit(problem, caps));
   return units;
 }
@@ -141,8 +150,11 @@ Result<AttentionInStep> prepare(const AttentionInProblem& problem, const Attenti
   const QkvPostprocessProblem& post = problem.post;
   auto prepared = std::make_shared<Prepared>();
   prepared->problem = problem;
-  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, problem.product.deterministic, weights.norm, device));
-  prepared->product = PAGODA_TRY(CudaProduct::prepare(product_of(problem), weights.product, device));
+  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, input_type(problem, device.caps()),
+                                                problem.product.deterministic, weights.norm, device));
+  CudaProductProblem product = product_of(problem, device.caps());
+  product.input_factor = prepared->norm.factor();
+  prepared->product = PAGODA_TRY(CudaProduct::prepare(product, weights.product, device));
   prepared->store = PAGODA_TRY(device.kernel<CudaQkvStoreParams>(store_unit(problem, device.caps()), "qkv_store"));
   prepared->programmatic = programmatic(device.caps());
   CudaQkvStoreParams& fixed = prepared->fixed;

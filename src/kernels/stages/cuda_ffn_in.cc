@@ -12,9 +12,15 @@ using device::DeviceCaps;
 using tensor::DType;
 using tensor::MatrixView;
 
-CudaProductProblem product_of(const FfnInProblem& problem) {
+/// Of the normed rows, x of the product.
+DType input_type(const FfnInProblem& problem, const DeviceCaps& caps) {
+  return CudaProduct::takes_f16(problem.product, caps) ? DType::kF16 : DType::kBf16;
+}
+
+CudaProductProblem product_of(const FfnInProblem& problem, const DeviceCaps& caps) {
   return {.linear = problem.product,
           .epilogue = problem.activation.kind == ActivationKind::kGeluTanh ? CudaEpilogue::kGelu : CudaEpilogue::kSilu,
+          .input = input_type(problem, caps),
           .norm = problem.has_norm,
           .epsilon = static_cast<float>(problem.norm.epsilon),
           .norm_shift = problem.norm.weight_shift,
@@ -26,19 +32,20 @@ MatrixView cut(const FfnInProblem& problem, std::int64_t rows, ScratchCutter& sc
 }
 
 bool supports(const FfnInProblem& problem, const DeviceCaps& caps) {
-  return CudaProduct::supports(product_of(problem), caps) && problem.has_norm && problem.norm.hidden % 8 == 0 &&
+  return CudaProduct::supports(product_of(problem, caps), caps) && problem.has_norm && problem.norm.hidden % 8 == 0 &&
          problem.activation.kind != ActivationKind::kClampedSwiglu;
 }
 
 std::size_t scratch_bytes(const FfnInProblem& problem, const DeviceCaps& caps) {
   ScratchCutter scratch(nullptr);
   cut(problem, 0, scratch);
-  return scratch.used() + CudaProduct::scratch_bytes(product_of(problem), caps);
+  return scratch.used() + CudaProduct::scratch_bytes(product_of(problem, caps), caps);
 }
 
 std::vector<CompileUnit> units(const FfnInProblem& problem, const DeviceCaps& caps) {
-  std::vector<CompileUnit> units = CudaProduct::units(product_of(problem), caps);
-  std::ranges::copy(CudaNorm::units(problem.norm, problem.product.deterministic, caps), std::back_inserter(units));
+  std::vector<CompileUnit> units = CudaProduct::units(product_of(problem, caps), caps);
+  std::ranges::copy(CudaNorm::units(problem.norm, input_type(problem, caps), problem.product.deterministic, caps),
+                    std::back_inserter(units));
   return units;
 }
 
@@ -69,8 +76,11 @@ Result<FfnInStep> prepare(const FfnInProblem& problem, const FfnInWeights& weigh
   device::cuda::CudaDevice& device = device::cuda::cuda(generic);
   auto prepared = std::make_shared<Prepared>();
   prepared->problem = problem;
-  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, problem.product.deterministic, weights.norm, device));
-  prepared->product = PAGODA_TRY(CudaProduct::prepare(product_of(problem), weights.product, device));
+  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, input_type(problem, device.caps()),
+                                                problem.product.deterministic, weights.norm, device));
+  CudaProductProblem product = product_of(problem, device.caps());
+  product.input_factor = prepared->norm.factor();
+  prepared->product = PAGODA_TRY(CudaProduct::prepare(product, weights.product, device));
   return FfnInStep(
       [prepared = std::shared_ptr<const Prepared>(std::move(prepared))](const FfnInArgs& args, device::Stream& stream) {
         prepared->launch(args, device::cuda::cuda(stream));

@@ -9,13 +9,20 @@ namespace pagoda::kernels {
 namespace {
 
 using device::DeviceCaps;
+using tensor::DType;
 using tensor::MatrixView;
 
 constexpr int kThreads = 256;
 
-CudaProductProblem product_of(const HeadProblem& problem) {
+/// Of the normed rows, x of the product.
+DType input_type(const HeadProblem& problem, const DeviceCaps& caps) {
+  return CudaProduct::takes_f16(problem.product, caps) ? DType::kF16 : DType::kBf16;
+}
+
+CudaProductProblem product_of(const HeadProblem& problem, const DeviceCaps& caps) {
   return {.linear = problem.product,
           .epilogue = CudaEpilogue::kFloat,
+          .input = input_type(problem, caps),
           .norm = false,
           .epsilon = 0,
           .norm_shift = 0,
@@ -29,16 +36,17 @@ CompileUnit cap_unit(const DeviceCaps& caps) {
 }
 
 bool supports(const HeadProblem& problem, const DeviceCaps& caps) {
-  return CudaProduct::supports(product_of(problem), caps) && problem.norm.hidden % 8 == 0;
+  return CudaProduct::supports(product_of(problem, caps), caps) && problem.norm.hidden % 8 == 0;
 }
 
 std::size_t scratch_bytes(const HeadProblem& problem, const DeviceCaps& caps) {
-  return CudaProduct::scratch_bytes(product_of(problem), caps);
+  return CudaProduct::scratch_bytes(product_of(problem, caps), caps);
 }
 
 std::vector<CompileUnit> units(const HeadProblem& problem, const DeviceCaps& caps) {
-  std::vector<CompileUnit> units = CudaProduct::units(product_of(problem), caps);
-  std::ranges::copy(CudaNorm::units(problem.norm, problem.product.deterministic, caps), std::back_inserter(units));
+  std::vector<CompileUnit> units = CudaProduct::units(product_of(problem, caps), caps);
+  std::ranges::copy(CudaNorm::units(problem.norm, input_type(problem, caps), problem.product.deterministic, caps),
+                    std::back_inserter(units));
   if (caps_logits(problem)) units.push_back(cap_unit(caps));
   return units;
 }
@@ -81,8 +89,11 @@ Result<HeadStep> prepare(const HeadProblem& problem, const HeadWeights& weights,
   device::cuda::CudaDevice& device = device::cuda::cuda(generic);
   auto prepared = std::make_shared<Prepared>();
   prepared->problem = problem;
-  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, problem.product.deterministic, weights.norm, device));
-  prepared->product = PAGODA_TRY(CudaProduct::prepare(product_of(problem), {&weights.product, 1}, device));
+  prepared->norm = PAGODA_TRY(CudaNorm::prepare(problem.norm, input_type(problem, device.caps()),
+                                                problem.product.deterministic, weights.norm, device));
+  CudaProductProblem product = product_of(problem, device.caps());
+  product.input_factor = prepared->norm.factor();
+  prepared->product = PAGODA_TRY(CudaProduct::prepare(product, {&weights.product, 1}, device));
   if (caps_logits(problem)) {
     prepared->cap = PAGODA_TRY(device.kernel<CudaSoftcapParams>(cap_unit(device.caps()), "softcap"));
   }
@@ -94,6 +105,8 @@ Result<HeadStep> prepare(const HeadProblem& problem, const HeadWeights& weights,
 }
 
 }  // namespace
+
+DType cuda_head_input(const HeadProblem& problem, const DeviceCaps& caps) { return input_type(problem, caps); }
 
 const HeadKernel kCudaHead = {"cuda", {"bf16_mma"}, supports, scratch_bytes, units, prepare};
 

@@ -93,6 +93,10 @@ Result<HeadStep> prepare(const HeadProblem& problem, const HeadWeights& weights,
 
 }  // namespace
 
+DType hidden_type(const HeadProblem& problem, const DeviceCaps& caps) {
+  return caps.kind == device::DeviceKind::kCuda ? cuda_head_input(problem, caps) : problem.norm.activation;
+}
+
 std::span<const HeadKernel> head_kernels() {
   static const std::array kKernels = {
       kCudaHead,

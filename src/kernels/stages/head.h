@@ -28,10 +28,14 @@ struct HeadArgs {
   tensor::MatrixView residual;           ///< (tokens, hidden), read
   const std::int64_t* wanted = nullptr;  ///< (num_wanted) rows of `residual`, read when the launch runs
   std::int64_t num_wanted = 0;
-  tensor::MatrixView hidden;     ///< (num_wanted, hidden), written: the normed rows
+  tensor::MatrixView hidden;     ///< (num_wanted, hidden) of hidden_type(), written: the normed rows, in f16 times a
+                                 ///< power of two if norm weights are so large that they would not fit otherwise
   tensor::MatrixView logits;     ///< (num_wanted, vocab), written
   std::byte* scratch = nullptr;  ///< scratch_bytes, aligned to 64
 };
+
+/// Of HeadArgs::hidden: the norm's activation type, or f16 where a GPU's product takes that.
+tensor::DType hidden_type(const HeadProblem& problem, const device::DeviceCaps& caps);
 
 using HeadStep = Step<HeadArgs>;
 using HeadKernel = Candidate<HeadProblem, HeadWeights, HeadArgs>;

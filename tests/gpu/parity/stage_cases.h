@@ -54,7 +54,8 @@ inline RopeSpec rope(RopeKind kind, RopePairing pairing, std::int64_t head, std:
 }
 
 inline std::vector<InCase> in_cases() {
-  const std::array<std::string, 3> bf16 = {"bf16", "bf16", "bf16"}, mixed = {"q4_k", "q6_k", "q8_0"};
+  const std::array<std::string, 3> bf16 = {"bf16", "bf16", "bf16"}, mixed = {"q4_k", "q6_k", "q8_0"},
+                                   q4_1 = {"q4_1", "q4_1", "q4_1"};
   using enum RopeKind;
   constexpr auto kHalf = RopePairing::kHalfSplit;
   constexpr auto kNear = RopePairing::kInterleaved;
@@ -68,6 +69,8 @@ inline std::vector<InCase> in_cases() {
       {136, 3, 3, 64, 64, 8, bf16, false, QkvNorm::kNone, 0, DType::kFp8E4m3, rope(kDefault, kNear, 64, 32)},
       {136, 7, 1, 64, 64, 16, bf16, false, QkvNorm::kAll, 0, DType::kBf16, rope(kNone, kHalf, 64, 64)},
       {512, 3, 1, 64, 64, 16, mixed, true, QkvNorm::kNone, 0, DType::kBf16, rope(kDefault, kNear, 64, 64)},
+      {288, 5, 1, 64, 64, 16, q4_1, true, QkvNorm::kNone, 0, DType::kBf16, rope(kDefault, kHalf, 64, 64)},
+      {512, 3, 1, 128, 128, 16, mixed, false, QkvNorm::kQueryKey, 1, DType::kFp8E4m3, rope(kYarn, kHalf, 128, 128)},
   };
 }
 
@@ -139,10 +142,9 @@ struct FfnCase {
 
 inline std::vector<FfnCase> ffn_cases() {
   using enum kernels::ActivationKind;
-  return {{136, 204, "bf16", "bf16", kSilu, 0, false},
-          {264, 1004, "bf16", "bf16", kGeluTanh, 1, false},
-          {512, 100, "q4_k", "q6_k", kSilu, 0, false},
-          {288, 52, "q4_1", "q4_1", kGeluTanh, 1, false}};
+  return {{136, 204, "bf16", "bf16", kSilu, 0, false}, {264, 1004, "bf16", "bf16", kGeluTanh, 1, false},
+          {512, 100, "q4_k", "q6_k", kSilu, 0, false}, {288, 52, "q4_1", "q4_1", kGeluTanh, 1, false},
+          {288, 52, "mxfp4", "mxfp4", kSilu, 0, true}, {512, 52, "q4_k", "q4_k", kSilu, 0, false}};
 }
 
 inline kernels::FfnInProblem ffn_problem(const FfnCase& c, const kernels::LinearProblem& product, bool exact) {
@@ -165,9 +167,10 @@ struct HeadCase {
 };
 
 inline std::vector<HeadCase> head_cases() {
-  return {{136, 307, "bf16", 0, 1, 0},
-          {264, 1013, "bf16", 1.5, 0.7f, 1},
-          {288, 99, "q4_1", 0, 1.3f, 0},
+  return {{136, 307, "bf16", 0, 1, 0},    {264, 1013, "bf16", 1.5, 0.7f, 1},
+          {288, 99, "q4_1", 0, 1.3f, 0},  {288, 99, "q4_0", 0, 1, 0},
+          {288, 99, "q8_0", 0, 1, 0},     {512, 99, "nvfp4", 0, 1, 0},
+          {512, 99, "q3_k", 0, 1, 0},     {512, 99, "iq4_xs", 0, 1, 0},
           {512, 77, "q6_k", 2, 0.002f, 0}};  // logits of about 1, so that the cap bends them
 }
 
@@ -205,6 +208,9 @@ inline std::vector<CompileUnit> stage_units(const device::DeviceCaps& caps) {
   for (const HeadCase& c : head_cases()) {
     const auto product = planned({{c.format, c.vocab, false}}, c.hidden, kMostStageRows, caps);
     add_units(units, kernels::head_kernels(), head_problem(c, product, false), caps);
+    auto deterministic = product;
+    deterministic.deterministic = true;
+    add_units(units, kernels::head_kernels(), head_problem(c, deterministic, false), caps);
   }
   return units;
 }

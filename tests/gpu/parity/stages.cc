@@ -68,6 +68,19 @@ void run_plain(const Plain& stage, std::int64_t m) {
   EXPECT_GT(error(result()), stage.bound) << stage.name << ", " << what << ": another input, and nothing is seen";
 }
 
+/// Of one launch, for what adds to nothing.
+double error_once(const Plain& stage, std::int64_t m) {
+  const std::int64_t rows = stage.in_rows > 0 ? stage.in_rows : m;
+  const std::vector<float> x = normal_floats(rows * stage.in_width, static_cast<unsigned>(m + 7));
+  Matrix input(stage.in, rows, stage.in_width), output(stage.out, m, stage.out_width);
+  Buffer scratch(stage.scratch_bytes);
+  input.write(x);
+  stage.launch(input.view, output.view, m, scratch.data(), Gpu::get().stream());
+  std::vector<double> in = doubles(x), want(static_cast<std::size_t>(m * stage.out_width));
+  stage.exact(in, want, m);
+  return row_error(output.read(), want, stage.out_width);
+}
+
 void run_out(const OutCase& c, std::span<const kernels::SublayerOutKernel> kernels) {
   Gpu& gpu = Gpu::get();
   const Weights weights = make_weights({{c.format, c.hidden, c.bias}}, c.k, kMostStageRows, 60);
@@ -195,50 +208,93 @@ TEST(SublayerOutOnGpu, WhatIsOwedIsSettledByTheNextStage) {
   for (const std::int64_t m : kStageRows) run_owed(m);
 }
 
-TEST(HeadOnGpu, LogitsOfTheWantedRowsAreNearTheReference) {
-  constexpr std::int64_t kTokens = 53;
-  Gpu& gpu = Gpu::get();
-  for (const HeadCase& c : head_cases()) {
-    const Weights weights = make_weights({{c.format, c.vocab, false}}, c.hidden, kMostStageRows, 80);
-    const auto problem = head_problem(c, weights.gpu, false), exact = head_problem(c, weights.reference, true);
-    const std::vector<float> norm = norm_weights(c.hidden, 5);
-    const Buffer gpu_norm = Buffer::of(norm);
+/// The head of one case on both sides; `keep` holds what its launches read.
+struct Head {
+  static constexpr std::int64_t kTokens = 53;
+
+  Head(const HeadCase& c, bool deterministic)
+      : c_(c), weights_(make_weights({{c.format, c.vocab, false}}, c.hidden, kMostStageRows, 80)) {
+    Gpu& gpu = Gpu::get();
+    weights_.gpu.deterministic = deterministic;
+    const auto problem = head_problem(c, weights_.gpu, false), exact = head_problem(c, weights_.reference, true);
+    f16 = kernels::hidden_type(problem, gpu.caps()) == DType::kF16;
+    norm_ = norm_weights(c.hidden, 5);
+    gpu_norm_ = Buffer::of(norm_);
     const auto& kernel = cuda_candidate(kernels::head_kernels(), problem, gpu.caps());
     note_units(kernel.units(problem, gpu.caps()));
-    const auto step =
-        kernel.prepare(problem, {{gpu_norm.as<float>()}, weights.pairs[0]->gpu.weight}, gpu.device()).value();
+    step_ = kernel.prepare(problem, {{gpu_norm_.as<float>()}, weights_.pairs[0]->gpu.weight}, gpu.device()).value();
     const auto& reference = reference_candidate(kernels::head_kernels(), exact);
-    const auto exact_step =
-        reference.prepare(exact, {{norm.data()}, weights.pairs[0]->reference}, gpu.reference()).value();
-    std::vector<double> host_scratch(reference.scratch_bytes(exact, gpu.reference().caps()) / 8 + 64);
-    std::vector<std::int64_t> wanted;
-    for (std::int64_t i = 0; i < kMostStageRows; ++i) wanted.push_back(i * 29 % kTokens);
-    const Buffer gpu_wanted = Buffer::of(wanted);
-    Matrix hidden(DType::kBf16, kMostStageRows, c.hidden);
-    Plain stage{.name = "head", .bound = 1.5e-2, .in_width = c.hidden, .out_width = c.vocab, .in_rows = kTokens};
-    stage.in = stage.out = DType::kF32;
+    exact_step_ = reference.prepare(exact, {{norm_.data()}, weights_.pairs[0]->reference}, gpu.reference()).value();
+    host_scratch_.resize(reference.scratch_bytes(exact, gpu.reference().caps()) / 8 + 64);
+    for (std::int64_t i = 0; i < kMostStageRows; ++i) wanted_.push_back(i * 29 % kTokens);
+    gpu_wanted_ = Buffer::of(wanted_);
+    exact_hidden_.resize(static_cast<std::size_t>(kMostStageRows * c.hidden));
+    // f16 has three bits more, of x and, at many rows, of weights.
+    stage = {.name = f16 ? "head in f16" : "head",
+             .bound = f16 ? kF16Bound : 1.5e-2,
+             .in_width = c.hidden,
+             .out_width = c.vocab,
+             .in_rows = kTokens,
+             .in = DType::kF32,
+             .out = DType::kF32};
     stage.scratch_bytes = static_cast<std::int64_t>(kernel.scratch_bytes(problem, gpu.caps()));
-    stage.launch = [&](const tensor::MatrixView& in, const tensor::MatrixView& out, std::int64_t m, std::byte* scratch,
-                       device::cuda::CudaStream& stream) {
-      step.launch({.residual = in,
-                   .wanted = gpu_wanted.as<std::int64_t>(),
-                   .num_wanted = m,
-                   .hidden = hidden.view,
-                   .logits = out,
-                   .scratch = scratch},
-                  stream);
+    stage.launch = [this](const tensor::MatrixView& in, const tensor::MatrixView& out, std::int64_t m,
+                          std::byte* scratch, device::cuda::CudaStream& stream) {
+      step_.launch({.residual = in,
+                    .wanted = gpu_wanted_.as<std::int64_t>(),
+                    .num_wanted = m,
+                    .hidden = hidden_.view,
+                    .logits = out,
+                    .scratch = scratch},
+                   stream);
     };
-    std::vector<double> exact_hidden(static_cast<std::size_t>(kMostStageRows * c.hidden));
-    stage.exact = [&](std::vector<double>& in, std::vector<double>& out, std::int64_t m) {
-      exact_step.launch({.residual = tensor::matrix(in.data(), kTokens, c.hidden),
-                         .wanted = wanted.data(),
-                         .num_wanted = m,
-                         .hidden = tensor::matrix(exact_hidden.data(), m, c.hidden),
-                         .logits = tensor::matrix(out.data(), m, c.vocab),
-                         .scratch = reinterpret_cast<std::byte*>(host_scratch.data())},
-                        gpu.host());
+    stage.exact = [this](std::vector<double>& in, std::vector<double>& out, std::int64_t m) {
+      exact_step_.launch({.residual = tensor::matrix(in.data(), kTokens, c_.hidden),
+                          .wanted = wanted_.data(),
+                          .num_wanted = m,
+                          .hidden = tensor::matrix(exact_hidden_.data(), m, c_.hidden),
+                          .logits = tensor::matrix(out.data(), m, c_.vocab),
+                          .scratch = reinterpret_cast<std::byte*>(host_scratch_.data())},
+                         Gpu::get().host());
     };
-    for (const std::int64_t m : kStageRows) run_plain(stage, m);
+  }
+  Head(const Head&) = delete;
+  Head& operator=(const Head&) = delete;
+
+  static constexpr double kF16Bound = 1.2e-3;  // four times what x and weights are rounded by, together
+  Plain stage;
+  bool f16 = false;
+
+ private:
+  HeadCase c_;
+  Weights weights_;
+  std::vector<float> norm_;
+  std::vector<std::int64_t> wanted_;
+  std::vector<double> exact_hidden_, host_scratch_;
+  Buffer gpu_norm_, gpu_wanted_;
+  Matrix hidden_{DType::kBf16, kMostStageRows, c_.hidden};
+  kernels::HeadStep step_, exact_step_;
+};
+
+TEST(HeadOnGpu, LogitsOfTheWantedRowsAreNearTheReference) {
+  for (const HeadCase& c : head_cases()) {
+    const Head head(c, false);
+    for (const std::int64_t m : kStageRows) run_plain(head.stage, m);
+  }
+}
+
+// What bf16 makes of the same weights is beyond f16's bound, which therefore tells the two apart.
+TEST(HeadOnGpu, CodesAreNearerInF16ThanInBf16) {
+  if (Gpu::get().caps().gpu.compute() != 90) GTEST_SKIP() << "products in f16 are those of compute capability 9.0";
+  for (const HeadCase& c : head_cases()) {
+    const Head half(c, false), bf16(c, true);
+    EXPECT_EQ(half.f16, c.format != "bf16" && c.format != "nvfp4") << c.format;
+    EXPECT_FALSE(bf16.f16) << c.format;
+    if (!half.f16) continue;
+    for (const std::int64_t m : {1, 9, 33}) {
+      EXPECT_LT(error_once(half.stage, m), Head::kF16Bound) << c.format << " m " << m;
+      EXPECT_GT(error_once(bf16.stage, m), Head::kF16Bound) << c.format << " m " << m;
+    }
   }
 }
 

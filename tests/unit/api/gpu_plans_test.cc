@@ -24,11 +24,11 @@ constexpr const char* kGpus[] = {"h200", "a100", "l4", "b200", "rtx5090"};
 
 /// What sizes registers, tiles and unrolling, and modes; never n, k, counts, windows or scales, which are parameters.
 const std::set<std::string> kConstants = {
-    "BLOCKS",       "BLOCK_TOKENS", "ELEMENT",     "EPILOGUE",   "FLOAT_OUTPUT", "FORMAT",      "FROM_MMA16",
-    "GROUP",        "HEAD_DIM_K",   "HEAD_DIM_V",  "INPUT_BF16", "INPUT_FLOAT",  "INTERLEAVED", "KEYS",
-    "KEY_DIM",      "KIND",         "KV_FP8",      "MIN_BLOCKS", "NORM",         "RELEASE",     "ROW_TILES",
-    "SOFTCAP",      "STAGES",       "STAGE_TURNS", "THREADS",    "TOKENS",       "TOKEN_TILES", "TO_MMA16",
-    "UPDATE_FLOAT", "VALUE_DIM",    "WARPGROUPS",  "WARPS",      "CLUSTER",      "WEIGHTS",     "LAYOUT",
+    "BLOCKS",       "BLOCK_TOKENS", "ELEMENT",     "EPILOGUE",   "OUTPUT",      "FORMAT",      "FROM_MMA16",
+    "GROUP",        "HEAD_DIM_K",   "HEAD_DIM_V",  "INPUT_BF16", "INPUT_FLOAT", "INTERLEAVED", "KEYS",
+    "KEY_DIM",      "KIND",         "KV_FP8",      "MIN_BLOCKS", "NORM",        "RELEASE",     "ROW_TILES",
+    "SOFTCAP",      "STAGES",       "STAGE_TURNS", "THREADS",    "TOKENS",      "TOKEN_TILES", "TO_MMA16",
+    "UPDATE_FLOAT", "VALUE_DIM",    "WARPGROUPS",  "WARPS",      "CLUSTER",     "WEIGHTS",     "LAYOUT",
     "STAGE_UNITS",  "AT_ONCE",      "ORDERED",     "K_GROUPS"};
 
 struct Source {
@@ -242,6 +242,47 @@ TEST(GpuPlans, RowsAreRoundedToE4m3ByPermission) {
   EXPECT_TRUE(std::ranges::any_of(shown->plan, [](const auto& choice) {
     return choice.stage == "ffn_in" && choice.reason.find("rounded to e4m3") != std::string::npos;
   }));
+}
+
+// Behind a norm, where the GPU has the products and the format's scales are f16; the plan says so.
+TEST(GpuPlans, CodesAreMultipliedInF16BehindNorms) {
+  const std::string config = std::string(PAGODA_SOURCE_DIR) + "/configs/Llama-3.1-8B.json";
+  const auto in_f16 = [&](const char* gpu, ModelOptions options) {
+    options.max_running = 64;
+    const DescribedFile described = describe_file(config, options).value();
+    const auto units = units_of(described.description, device::gpu_caps(gpu).value(), options, 1).value();
+    std::set<std::string> sources;
+    for (const CompileUnit& unit : units) {
+      const auto is = [&](const char* define) { return std::ranges::find(unit.defines, define) != unit.defines.end(); };
+      const bool half = unit.source == "kernels/rms_norm/cuda_rms_norm.cu"
+                            ? is("OUTPUT=2")
+                            : unit.source.starts_with("kernels/linear") && is("ELEMENT=1");
+      if (half) sources.insert(unit.source.substr(unit.source.rfind('/') + 1));
+      EXPECT_FALSE(half && is("EPILOGUE=2")) << unit.source << ": what is added to the residual is behind no norm";
+    }
+    return sources;
+  };
+  using testing::ElementsAre, testing::IsEmpty;
+  EXPECT_THAT(
+      in_f16("h200", {.dummy_weights = "q4_0", .dummy_head = "q4_0"}),
+      ElementsAre("cuda_mma_bulk_codes.cu", "cuda_rms_norm.cu", "cuda_wgmma_tiles.cu", "cuda_whole_bulk_codes.cu"));
+  EXPECT_THAT(in_f16("h200", {.dummy_weights = "q6_k", .dummy_head = "q6_k"}),
+              ElementsAre("cuda_mma_bulk_codes.cu", "cuda_rms_norm.cu", "cuda_unpack_codes.cu", "cuda_wgmma_tiles.cu",
+                          "cuda_whole_bulk_codes.cu"));
+  EXPECT_THAT(in_f16("h200", {.deterministic = true, .dummy_weights = "q4_0", .dummy_head = "q4_0"}), IsEmpty());
+  for (const char* format : {"bf16", "mxfp4", "nvfp4", "affine4_g64"}) {
+    EXPECT_THAT(in_f16("h200", {.dummy_weights = format, .dummy_head = format}), IsEmpty()) << format;
+  }
+  EXPECT_THAT(in_f16("b200", {.dummy_weights = "q4_0", .dummy_head = "q4_0"}), IsEmpty());
+  const Library library = Library::create({.threads = 1}).value();
+  const auto shown =
+      inspect(library, config, {.model = {.device = "cuda", .dummy_weights = "q4_0"}, .plan = true, .caps = "h200"});
+  ASSERT_TRUE(shown.ok()) << shown.error().message;
+  for (const auto& choice : shown->plan) {
+    const bool said = choice.reason.find("in f16") != std::string::npos;
+    const bool normed = choice.stage == "attention_in" || choice.stage == "ffn_in" || choice.stage == "head";
+    EXPECT_EQ(said, normed) << choice.stage << ": " << choice.reason;
+  }
 }
 
 }  // namespace
