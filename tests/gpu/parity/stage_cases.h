@@ -55,7 +55,7 @@ inline RopeSpec rope(RopeKind kind, RopePairing pairing, std::int64_t head, std:
 
 inline std::vector<InCase> in_cases() {
   const std::array<std::string, 3> bf16 = {"bf16", "bf16", "bf16"}, mixed = {"q4_k", "q6_k", "q8_0"},
-                                   q4_1 = {"q4_1", "q4_1", "q4_1"};
+                                   q4_0 = {"q4_0", "q4_0", "q4_0"}, q4_1 = {"q4_1", "q4_1", "q4_1"};
   using enum RopeKind;
   constexpr auto kHalf = RopePairing::kHalfSplit;
   constexpr auto kNear = RopePairing::kInterleaved;
@@ -70,7 +70,7 @@ inline std::vector<InCase> in_cases() {
       {136, 7, 1, 64, 64, 16, bf16, false, QkvNorm::kAll, 0, DType::kBf16, rope(kNone, kHalf, 64, 64)},
       {512, 3, 1, 64, 64, 16, mixed, true, QkvNorm::kNone, 0, DType::kBf16, rope(kDefault, kNear, 64, 64)},
       {288, 5, 1, 64, 64, 16, q4_1, true, QkvNorm::kNone, 0, DType::kBf16, rope(kDefault, kHalf, 64, 64)},
-      {512, 3, 1, 128, 128, 16, mixed, false, QkvNorm::kQueryKey, 1, DType::kFp8E4m3, rope(kYarn, kHalf, 128, 128)},
+      {512, 3, 1, 128, 128, 16, q4_0, false, QkvNorm::kQueryKey, 1, DType::kFp8E4m3, rope(kYarn, kHalf, 128, 128)},
   };
 }
 
