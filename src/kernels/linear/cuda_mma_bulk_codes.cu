@@ -34,33 +34,37 @@ __device__ __forceinline__ int warps_a_token(int m) {
   return share;
 }
 
-/// bf16 rows of x times kInputFactor; zeros up to the slice's last unit.
+/// bf16 rows of x times kInputFactor; zeros up to the slice's last unit. Each warp makes the units that it multiplies.
 __device__ __forceinline__ void enlarge_input(const MmaBulkCodesParams& p, const Slice& slice, char* x) {
+  constexpr int kChunks = kUnitColumns / 8;  // of 16 bytes, a lane each
+  constexpr int kTurn = 32 / kChunks * WARPS;
   const std::int64_t stride = mma_bulk_codes_stride(p.k, p.splits);
-  const int chunks = slice.count * 8;  // of 16 bytes
+  const int chunk = threadIdx.x % kChunks;
+  const int begin = threadIdx.x / 32 + threadIdx.x % 32 / kChunks * WARPS;
   for (int token = 0; token < p.m; ++token) {
-    const std::int64_t first_column = std::int64_t{slice.begin} * kUnitColumns;
+    const std::int64_t first_column = std::int64_t{slice.begin} * kUnitColumns + chunk * 8;
     const auto* from = static_cast<const std::uint16_t*>(p.input) + token * p.input_stride + first_column;
-    for (int first = threadIdx.x; first < chunks; first += kAhead * kThreads) {
+    for (int first = begin; first < slice.count; first += kAhead * kTurn) {
       Vec16 v[kAhead];
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
-        const int chunk = first + i * kThreads;
-        v[i] = chunk < chunks && first_column + chunk * 8 < p.k ? load_vec16(from + chunk * 8) : Vec16{};
+        const int unit = first + i * kTurn;
+        const bool inside = unit < slice.count && first_column + unit * kUnitColumns < p.k;
+        v[i] = inside ? load_vec16(from + unit * kUnitColumns) : Vec16{};
       }
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
-        const int chunk = first + i * kThreads;
-        if (chunk >= chunks) break;
+        const int unit = first + i * kTurn;
+        if (unit >= slice.count) break;
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
           v[i].word[w] = pack_bf16(bf16_low(v[i].word[w]) * kInputFactor, bf16_high(v[i].word[w]) * kInputFactor);
         }
-        store_vec16(x + token * stride + chunk * 16, v[i]);
+        store_vec16(x + token * stride + unit * 128 + chunk * 16, v[i]);
       }
     }
   }
-  sync_threads<1>(kThreads);
+  __syncwarp();
 }
 
 #if NORM
@@ -359,12 +363,10 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   char* const x = reinterpret_cast<char*>(all_sums + 2 * kSums);
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < p.stages; ++i) {
-      init_barrier(&s.ring.full[i], 1);
-      init_barrier(&s.ring.empty[i], WARPS);
-    }
-    init_barrier(&s.input, 1);
+  if (threadIdx.x < p.stages) {
+    init_barrier(&s.ring.full[threadIdx.x], 1);
+    init_barrier(&s.ring.empty[threadIdx.x], WARPS);
+    if (threadIdx.x == 0) init_barrier(&s.input, 1);
     publish_barriers();
   }
   __syncthreads();

@@ -246,12 +246,10 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32) mma_bulk_rows(const 
   char* const x = reinterpret_cast<char*>(all_sums + 2 * kSums);
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < p.stages; ++i) {
-      init_barrier(&s.full[i], 1);
-      init_barrier(&s.empty[i], WARPS);
-    }
-    init_barrier(&s.input, 1);
+  if (threadIdx.x < p.stages) {
+    init_barrier(&s.full[threadIdx.x], 1);
+    init_barrier(&s.empty[threadIdx.x], WARPS);
+    if (threadIdx.x == 0) init_barrier(&s.input, 1);
     publish_barriers();
   }
   if constexpr (RELEASE == 0) release_consumers();

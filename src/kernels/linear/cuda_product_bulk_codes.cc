@@ -5,8 +5,7 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr std::int64_t kWindowBytes = 48 << 10;  // under way: what the memory's full speed takes,
-constexpr int kWindowStages = 3;                 // and no fewer stages
+constexpr std::int64_t kWindowBytes = 64 << 10;  // under way: less starves the memory, more holds up attention and x
 constexpr std::int64_t kWantedBytes = 96 << 10;  // of a ring, before more slices of k
 constexpr int kMostSplits = 8;
 constexpr std::int64_t kMostNormedRows = 2;   // more are normed faster once than in each block
@@ -61,7 +60,7 @@ std::optional<BulkCodes::Shape> BulkCodes::shape(const CudaProductProblem& probl
       shape.norm = problem.norm && m <= kMostNormedRows;
       const std::int64_t ring = shape.stages * shape.stage_bytes;
       if (!best || ring > best->stages * best->stage_bytes) best = shape;
-      if (shape.stages > kWindowStages && (ring >= kWantedBytes || (splits == 1 && !may_split))) return shape;
+      if (ring >= (splits == 1 && !may_split ? kWindowBytes + shape.stage_bytes : kWantedBytes)) return shape;
     }
   }
   return best;
@@ -125,8 +124,7 @@ Status BulkCodes::prepare(const CudaProductProblem& problem, std::int64_t m, con
   params.output_factor = 1 / problem.input_factor;
   params.m = static_cast<std::int32_t>(m);
   params.stages = shape.stages;
-  const std::int64_t window =
-      std::max<std::int64_t>((kWindowBytes + shape.stage_bytes / 2) / shape.stage_bytes, kWindowStages);
+  const std::int64_t window = std::max<std::int64_t>((kWindowBytes + shape.stage_bytes / 2) / shape.stage_bytes, 1);
   set_windows(params, row_tiles(problem), shape.blocks / shape.splits, window);
   params.splits = shape.splits;
   params.split_stride = m * problem.linear.weights[0].n;
