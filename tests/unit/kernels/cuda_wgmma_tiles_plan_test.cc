@@ -98,7 +98,7 @@ TEST(WgmmaTilesPlan, EveryShapeThatIsChosenFits) {
         EXPECT_LE(plan.shared_bytes + 1024, kSharedBytes);
         EXPECT_GE(plan.blocks, 1u);
         EXPECT_LE(plan.blocks, kSms);
-        EXPECT_EQ(plan.defines.size(), 6u);
+        EXPECT_EQ(plan.defines.size(), 7u);
       }
     }
   }
