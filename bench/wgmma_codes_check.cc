@@ -344,7 +344,7 @@ void time_codes(GpuBench& bench, const std::shared_ptr<const Blas>& blas, std::i
 }
 
 const std::vector<WgmmaTilesShape> kCodeShapes = {
-    {2, 256, 1, 1, 2}, {2, 128, 1, 1, 1}, {1, 64, 4, 1, 2, 4}, {2, 64, 2, 1, 1, 2}};
+    {2, 256, 1, 1, 2}, {2, 128, 1, 1, 1}, {1, 64, 2, 1, 1}, {2, 64, 2, 1, 1}};
 
 template <class F>
 std::vector<device::CompileUnit> units_of_codes(GpuBench& bench, bool times) {
@@ -354,9 +354,8 @@ std::vector<device::CompileUnit> units_of_codes(GpuBench& bench, bool times) {
     for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
   }
   if (times) {
-    for (const auto& shape :
-         {WgmmaTilesShape{2, 256, 1, 1, 1}, WgmmaTilesShape{1, 64, 2, 1, 1}, WgmmaTilesShape{2, 64, 2, 1, 1},
-          WgmmaTilesShape{1, 64, 4, 1, 1, 4}, WgmmaTilesShape{2, 64, 2, 1, 2, 2}}) {
+    for (const auto& shape : {WgmmaTilesShape{2, 256, 1, 1, 1}, WgmmaTilesShape{2, 64, 1, 1, 1},
+                              WgmmaTilesShape{1, 64, 1, 1, 1}, WgmmaTilesShape{1, 64, 4, 1, 1}}) {
       for (const int epilogue : {0, 1}) units.push_back(products.unit(shape, epilogue));
     }
   }
@@ -444,15 +443,13 @@ int run(const std::string& what) {
   }
   const auto blas = must(Blas::load(bench.context_ptr()));
   const std::vector<WgmmaTilesShape> many = {{2, 256, 1, 1, 1}, {2, 256, 1, 1, 2}},
-                                     some = {{1, 64, 2, 1},       {2, 64, 2, 2},       {1, 64, 4, 1, 1, 4},
-                                             {1, 64, 4, 1, 2, 4}, {2, 64, 2, 1, 1, 2}, {2, 64, 2, 2, 1, 2},
-                                             {2, 64, 2, 2, 2, 2}};
+                                     some = {{2, 64, 2, 1}, {1, 64, 2, 1}, {2, 64, 1, 1}, {1, 64, 4, 1},
+                                             {2, 64, 2, 2}, {1, 64, 2, 2}, {1, 64, 1, 1}};
   time_codes<quant::Q4_0>(bench, blas, 64, 8192, 8192, some);
   time_codes<quant::Q4_0>(bench, blas, 4096, 8192, 8192, many);
   time_codes<quant::Q4_K>(bench, blas, 64, 8192, 8192, some);
   time_codes<quant::Q4_K>(bench, blas, 2048, 28672, 4096, many);
   time_codes<quant::MXFP4>(bench, blas, 64, 8192, 8192, some);
-  time_codes<quant::Q4_0>(bench, blas, 64, 28672, 4096, some);
   time_codes<quant::MXFP4>(bench, blas, 4096, 8192, 8192, many);
   return good ? 0 : 1;
 }

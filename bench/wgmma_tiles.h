@@ -15,12 +15,9 @@ using kernels::WgmmaTilesProblem;
 using kernels::WgmmaTilesShape;
 using kernels::WgmmaTilesWeights;
 
-/// "128x256t2s1c1": rows of weights × rows of x of a block, turns of a stage, slices, blocks of a cluster; "g4":
-/// groups.
+/// "128x256t2s1c1": rows of weights × rows of x of a block, turns of a stage, slices, blocks of a cluster.
 inline std::string short_name(const WgmmaTilesShape& s) {
-  const std::string groups = s.k_groups > 1 ? pagoda::format("g{}", s.k_groups) : "";
-  return pagoda::format("{}x{}t{}s{}c{}{}", s.warpgroups * 64, s.block_tokens, s.stage_turns, s.splits, s.cluster,
-                        groups);
+  return pagoda::format("{}x{}t{}s{}c{}", s.warpgroups * 64, s.block_tokens, s.stage_turns, s.splits, s.cluster);
 }
 inline std::string name_of(const WgmmaTilesShape& s) { return "\"shape\": \"" + short_name(s) + "\""; }
 

@@ -5,13 +5,11 @@
 // thread (mma16: 8 rows of each in a tile) or on their way out (others: neighbouring warps have a tile of each). One
 // thread feeds the block through a ring by boxes of tensor maps, with weights before it waits for earlier kernels;
 // blocks of a cluster fetch their rows of x for each other. Blocks stay and take units in turn: rows of x within slices
-// of k within weights. k is added in one order within a slice, whatever m is. Where decoding takes longer than
-// multiplying, K_GROUPS times as many warps share a block's columns of y: each group takes its turns of every stage,
-// and the first adds what the others have. Bytes: the weights once for every BLOCK_TOKENS rows. Chosen for 17 and more
-// rows on sm_90; figures in decisions 0031 and 0060. Constants: WARPGROUPS (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96,
-// 128, 192, 256), STAGE_TURNS (of 32 columns, or 64 of codes and e4m3: 1, 2, 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1
-// e4m3, 2 codes of FORMAT, 3 e4m3 with one scale a row), EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4
-// GELU-gated), ELEMENT (16 bits of w and x are 0 bf16, 1 f16), of codes K_GROUPS (1, 2, 4).
+// of k within weights. k is added in one order within a slice, whatever m is. Bytes: the weights once for every
+// BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031 and 0060. Constants: WARPGROUPS
+// (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32 columns, or 64 of codes and e4m3: 1, 2,
+// 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT, 3 e4m3 with one scale a row), EPILOGUE (0 bf16, 1
+// float, 2 residual +=, 3 SiLU-, 4 GELU-gated), ELEMENT (16 bits of w and x are 0 bf16, 1 f16).
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/linear/cuda_wgmma_fragments.cuh"
@@ -27,17 +25,13 @@ constexpr bool kPairs = kGated && WEIGHTS != 0;  // of warps, with the same tile
 constexpr bool kHalf = ELEMENT == 1;
 #if WEIGHTS == 2
 constexpr WgmmaTilesWeights kWeights = wgmma_tiles_codes(kCoding);
-constexpr int kGroups = K_GROUPS;
 #else
-constexpr int kGroups = 1;
 constexpr WgmmaTilesWeights kWeights = kRowScales ? kWgmmaE4m3Rows : kFp8 ? kWgmmaE4m3 : kWgmmaBf16;
 #endif
 constexpr WgmmaTilesStage kStage = wgmma_tiles_stage(kWeights, WARPGROUPS, BLOCK_TOKENS, STAGE_TURNS, kGated);
 constexpr int kBoxColumns = 128 / kWeights.input_bytes;  // of x
 constexpr int kBoxes = STAGE_TURNS * kWeights.turn_columns / kBoxColumns;
-constexpr int kRowWarps = WARPGROUPS * 4;
-constexpr int kWarps = kRowWarps * kGroups;
-constexpr int kGroupTurns = STAGE_TURNS / kGroups;
+constexpr int kWarps = WARPGROUPS * 4;
 constexpr int kBoxTiles = static_cast<int>(wgmma_tiles_box_tiles(WARPGROUPS, kGated));  // of 16 rows, of each weight
 constexpr int kTurnLines = WEIGHTS == 0 ? 8 : 1;  // along the map's second dimension
 constexpr int kSpanTurns = kStage.spans > 0 ? kWeights.span_columns / kWeights.turn_columns : 1;
@@ -48,16 +42,15 @@ constexpr int kFetchedTokens = BLOCK_TOKENS / CLUSTER;  // rows of x that a bloc
 constexpr int kMaxStages = 32;
 constexpr int kRun = kGated ? 32 : 64;  // neighbouring columns of y that a warpgroup makes
 constexpr int kElementBytes = kFloat ? 4 : 2;
-constexpr int kPieceTokens = kGroups > 1 ? 16 : static_cast<int>(wgmma_tiles_piece_tokens(BLOCK_TOKENS));
+constexpr int kPieceTokens = static_cast<int>(wgmma_tiles_piece_tokens(BLOCK_TOKENS));
 constexpr int kPieceStride = (kPairs ? 64 * 4 : kRun * kElementBytes) + 16;  // bytes: eight rows touch all banks
 constexpr int kPieceBytes = kPieceTokens * (64 * 4 + 16);
 constexpr int kSums = BLOCK_TOKENS / 2;
-constexpr int kThreads = static_cast<int>(wgmma_tiles_threads(kWeights, WARPGROUPS* kGroups, BLOCK_TOKENS));
-constexpr bool kRaise = kThreads % 128 == 0;  // registers of the feeding warpgroup go to the others
-constexpr int kKeptRegisters = kWarps > 8 ? 32 : 40, kRaisedRegisters = kWarps > 8 ? 112 : 232;
+constexpr int kThreads = static_cast<int>(wgmma_tiles_threads(kWeights, WARPGROUPS, BLOCK_TOKENS));
+constexpr bool kRaise = kThreads % 128 == 0;      // registers of the feeding warpgroup go to the others
 constexpr int kGroupTiles = 2048 / BLOCK_TOKENS;  // tiles of rows of x that share the second-level cache
-static_assert(kGroupTurns * kWeights.turn_columns % kBoxColumns == 0 && STAGE_TURNS % kGroups == 0 &&
-              BLOCK_TOKENS % 16 == 0 && kFetchedTokens % 8 == 0);
+static_assert(STAGE_TURNS * kWeights.turn_columns % kBoxColumns == 0 && BLOCK_TOKENS % 16 == 0 &&
+              kFetchedTokens % 8 == 0);
 
 constexpr FragmentShape kFragments{kGated, kBoxTiles, STAGE_TURNS, kStage};
 using Source = WeightFragments<kFragments>;
@@ -265,7 +258,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
                      reinterpret_cast<std::uint64_t>(weight.output) % 16 == 0 &&
                      (EPILOGUE != 1 || p.split_stride % kChunk == 0);
   // What a residual unit adds to, a piece ahead where there are registers for it.
-  constexpr int kFetched = kRaise && kGroups == 1 ? 2 : 1;
+  constexpr int kFetched = kRaise ? 2 : 1;
   constexpr int kRowsOfThread = (kPieceTokens + kRowsAtOnce - 1) / kRowsAtOnce;
   float4 before[kFetched][kRowsOfThread];
   const auto fetch = [&](int first) {
@@ -379,42 +372,13 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
   }
 }
 
-/// The sums of all groups, in their order, to the first.
-__device__ __forceinline__ void gather(float (&d)[kSums], char* sums) {
-  const int group = threadIdx.x / (kRowWarps * 32), member = threadIdx.x % 128;
-  const int rows = threadIdx.x / 128 % WARPGROUPS;
-  const auto place = [&](int of, int i) {
-    const int piece = ((of - 1) * WARPGROUPS + rows) * (kSums / 4) + i;
-    return reinterpret_cast<float4*>(sums + (piece * 128 + member) * 16);
-  };
-  if (group > 0) {
-#pragma unroll
-    for (int i = 0; i < kSums / 4; ++i) *place(group, i) = {d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]};
-  }
-  sync_threads(1 + WARPGROUPS + rows, kGroups * 128);
-  if (group == 0) {
-#pragma unroll
-    for (int of = 1; of < kGroups; ++of) {
-#pragma unroll
-      for (int i = 0; i < kSums / 4; ++i) {
-        const float4 v = *place(of, i);
-        d[4 * i] += v.x, d[4 * i + 1] += v.y, d[4 * i + 2] += v.z, d[4 * i + 3] += v.w;
-      }
-    }
-  }
-  sync_threads(1 + WARPGROUPS + rows, kGroups * 128);  // the others may leave their next sums
-}
-
 /// A multiplying warp's whole work.
 __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedule& schedule, Shared& s, char* ring,
                                         char* pieces) {
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  const int group = kGroups > 1 ? warp / kRowWarps : 0;
-  const int first_turn = group * kGroupTurns;  // of a stage
-  const Source source(ring, warp - group * kRowWarps, lane);
-  const std::uint64_t input =
-      operand(shared_address(ring) + first_turn * kWeights.turn_columns / kBoxColumns * kBoxBytes, 16);
+  const Source source(ring, warp, lane);
+  const std::uint64_t input = operand(shared_address(ring), 16);
   float d[kSums];
   Cursor at{0, 0};
   int before = -1;                    // the slot whose products may still run
@@ -427,19 +391,18 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
   };
   for (int index = cluster_index(); index < schedule.units; index += num_clusters()) {
     const Unit unit = schedule.unit(p, index);
-    const auto load = [&](Source::Turn(&a)[kGroupTurns], int stage) {
+    const auto load = [&](Source::Turn(&a)[STAGE_TURNS], int stage) {
       wait_barrier(&s.full[at.slot], at.parity);
 #pragma unroll
-      for (int i = 0; i < kGroupTurns; ++i) {
-        const int turn = first_turn + i;
-        source.load(a[i], at.slot * kStage.bytes, turn, unit.begin + stage * STAGE_TURNS + turn);
+      for (int i = 0; i < STAGE_TURNS; ++i) {
+        source.load(a[i], at.slot * kStage.bytes, i, unit.begin + stage * STAGE_TURNS + i);
       }
     };
-    const auto multiply = [&](float* sums, const Source::Turn(&a)[kGroupTurns], bool add) {
+    const auto multiply = [&](float* sums, const Source::Turn(&a)[STAGE_TURNS], bool add) {
       begin_products();
       const std::uint64_t b = input + at.slot * kStage.bytes / 16;
 #pragma unroll
-      for (int i = 0; i < kGroupTurns; ++i) {
+      for (int i = 0; i < STAGE_TURNS; ++i) {
 #pragma unroll
         for (int j = 0; j < Source::kSteps; ++j) {
           constexpr int kBoxSteps = 4;
@@ -450,10 +413,10 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
       }
       commit_products();
     };
+    Source::Turn even[STAGE_TURNS], odd[STAGE_TURNS];
     int stage = 0;
 #if WEIGHTS == 1
     {
-      Source::Turn even[kGroupTurns], odd[kGroupTurns];
       float part[kSums], scales[2][2];
 #pragma unroll
       for (int i = 0; i < kSums; ++i) d[i] = 0;
@@ -465,7 +428,7 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
 #pragma unroll
         for (int i = 0; i < kSums; ++i) d[i] = fmaf(part[i], scale[i % 4 / 2], d[i]);
       };
-      const auto step = [&](Source::Turn(&a)[kGroupTurns], int number, float(&scale)[2], const float(&last)[2]) {
+      const auto step = [&](Source::Turn(&a)[STAGE_TURNS], int number, float(&scale)[2], const float(&last)[2]) {
         load(a, number);
         source.load_scales(scale, at.slot * kStage.bytes);
         fold(last);
@@ -485,20 +448,8 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
       }
     }
 #else
-    if constexpr (kGroups > 1) {
-      // Others decode while this warp's products run.
-      Source::Turn all[kGroupTurns];
-      for (; stage < unit.stages; ++stage) {
-        load(all, stage);
-        multiply(d, all, stage > 0);
-        wait_products<0>();
-        hold(d);
-        leave(at.slot);
-        at.advance(p.stages);
-      }
-    } else {
-      Source::Turn even[kGroupTurns], odd[kGroupTurns];
-      const auto step = [&](Source::Turn(&a)[kGroupTurns], int number) {
+    {
+      const auto step = [&](Source::Turn(&a)[STAGE_TURNS], int number) {
         load(a, number);
         multiply(d, a, number > 0);
         wait_products<1>();
@@ -520,10 +471,6 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
     if (unit.stages <= 0) {
 #pragma unroll
       for (int i = 0; i < kSums; ++i) d[i] = 0;
-    }
-    if constexpr (kGroups > 1) {
-      gather(d, pieces + WARPGROUPS * kPieceBytes);
-      if (group > 0) continue;
     }
     write_outputs(p, unit, d, pieces + warp / 4 * kPieceBytes);
   }
@@ -550,12 +497,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) wgmma_tiles(const __gr
   sync_cluster<CLUSTER>();
   const Schedule schedule(p);
   if (threadIdx.x >= kWarps * 32) {
-    if constexpr (kRaise) drop_registers<kKeptRegisters>();
+    if constexpr (kRaise) drop_registers<40>();
     if (threadIdx.x == kWarps * 32) feed(p, schedule, s, shared_address(ring));
     __syncwarp();
     wait_for_producers();
   } else {
-    if constexpr (kRaise) raise_registers<kRaisedRegisters>();
+    if constexpr (kRaise) raise_registers<232>();
     wait_for_producers();
     consume(p, schedule, s, ring, ring + p.stages * kStage.bytes);
   }

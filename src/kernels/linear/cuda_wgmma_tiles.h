@@ -56,13 +56,12 @@ struct WgmmaTilesParams {
   float output_factor;        ///< of f16: what sums are multiplied with
 };
 
-/// Threads of a block: the warps that multiply (`warpgroups` of all groups) and one that feeds them, or a warpgroup
-/// where it gives registers away.
+/// Threads of a block: the warps that multiply and one that feeds them, or a warpgroup where it gives registers away.
 PAGODA_SHARED constexpr std::int64_t wgmma_tiles_threads(const WgmmaTilesWeights& weights, std::int64_t warpgroups,
                                                          std::int64_t block_tokens) {
   const bool two_sets = weights.input_bytes == 1 && weights.span_columns > 0;
   const std::int64_t sums = block_tokens * (two_sets ? 2 : 1);
-  return warpgroups * 128 + (warpgroups > 2 || (warpgroups > 1 && sums > 128) ? 128 : 32);
+  return warpgroups * 128 + (warpgroups > 1 && sums > 128 ? 128 : 32);
 }
 
 /// Rows of x whose outputs a warpgroup hands over at once.
@@ -97,12 +96,9 @@ PAGODA_SHARED constexpr WgmmaTilesStage wgmma_tiles_stage(const WgmmaTilesWeight
   return stage;
 }
 
-/// Bytes of dynamic shared memory besides the ring: outputs on their way, sums of all groups but the first, and room to
-/// begin at a multiple of 1024.
-PAGODA_SHARED constexpr std::int64_t wgmma_tiles_fixed_bytes(std::int64_t warpgroups, std::int64_t block_tokens,
-                                                             std::int64_t k_groups) {
-  const std::int64_t pieces = wgmma_tiles_piece_tokens(block_tokens) * (64 * 4 + 16);
-  return warpgroups * (pieces + (k_groups - 1) * 64 * block_tokens * 4) + 1024;
+/// Bytes of dynamic shared memory besides the ring: outputs on their way, and room to begin at a multiple of 1024.
+PAGODA_SHARED constexpr std::int64_t wgmma_tiles_fixed_bytes(std::int64_t warpgroups, std::int64_t block_tokens) {
+  return warpgroups * wgmma_tiles_piece_tokens(block_tokens) * (64 * 4 + 16) + 1024;
 }
 
 }  // namespace pagoda::kernels

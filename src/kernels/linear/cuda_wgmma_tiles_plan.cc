@@ -40,7 +40,6 @@ Kind kind_of(const WgmmaTilesProblem& problem) {
 std::int64_t multiply_cycles(Kind kind, const WgmmaTilesShape& shape) {
   const std::int64_t tokens = shape.block_tokens;
   if (kind == Kind::kE4m3 || kind == Kind::kE4m3Rows) return shape.warpgroups == 2 ? 2 * tokens + 190 : tokens + 300;
-  if (shape.k_groups > 1) return std::int64_t{175} * shape.warpgroups;
   const std::int64_t codes = kind == Kind::kCodes ? (shape.warpgroups == 2 ? 600 : 400) : 0;
   const bool short_stage = kind == Kind::kBf16 && shape.stage_turns < 4;
   return std::max(codes, shape.warpgroups == 2 ? 4 * tokens + 190 : 2 * tokens + (short_stage ? 470 : 300));
@@ -71,19 +70,14 @@ std::vector<int> block_tokens(Kind kind, std::int64_t m) {
 /// Warpgroups, turns of a stage. Larger blocks first: they win where it is all the same, since they read x less often.
 std::vector<WgmmaTilesShape> shapes_for(Kind kind, int tokens, std::int64_t m) {
   std::vector<WgmmaTilesShape> shapes;
-  const auto add = [&](int warpgroups, int turns, int cluster, int k_groups = 1) {
-    shapes.push_back({warpgroups, tokens, turns, 1, cluster, k_groups});
+  const auto add = [&](int warpgroups, int turns, int cluster) {
+    shapes.push_back({warpgroups, tokens, turns, 1, cluster});
   };
-  if (kind == Kind::kCodes && tokens <= 64) {  // sixteen warps
-    add(2, 2, 1, 2);
-    add(1, 4, 2, 4);
-    return shapes;
-  }
   const int most = kind == Kind::kE4m3 ? 128 : 256;
-  const int turns = kind == Kind::kCodes ? 1 : 2;
+  const int turns = kind == Kind::kCodes && tokens > 64 ? 1 : 2;
   if (tokens == most && m >= 1024) add(2, turns, 2);
   add(2, turns, 1);
-  if (kind == Kind::kCodes) return shapes;
+  if (kind == Kind::kCodes && tokens > 64) return shapes;
   // Registers for twice as many fragments.
   if (kind == Kind::kBf16 && tokens <= 128) add(1, 4, 1);
   add(1, turns, 1);
@@ -151,15 +145,12 @@ WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTil
                    (shape.cluster == 1 || shape.cluster == 2),
                "{} rows of x, {} warpgroups, {} turns, clusters of {}", shape.block_tokens, shape.warpgroups,
                shape.stage_turns, shape.cluster);
-  PAGODA_CHECK(shape.k_groups == 1 || (kind_of(problem) == Kind::kCodes && shape.stage_turns % shape.k_groups == 0 &&
-                                       shape.warpgroups * shape.k_groups <= 4 && shape.block_tokens <= 64),
-               "{} groups of {} warpgroups, {} turns", shape.k_groups, shape.warpgroups, shape.stage_turns);
   PAGODA_CHECK(shape.splits == 1 || (shape.splits > 1 && problem.may_split && problem.epilogue == 1),
                "{} slices with epilogue {}", shape.splits, problem.epilogue);
   const std::int64_t stage =
       wgmma_tiles_stage(problem.weights, shape.warpgroups, shape.block_tokens, shape.stage_turns, is_gated(problem))
           .bytes;
-  const std::int64_t fixed = wgmma_tiles_fixed_bytes(shape.warpgroups, shape.block_tokens, shape.k_groups);
+  const std::int64_t fixed = wgmma_tiles_fixed_bytes(shape.warpgroups, shape.block_tokens);
   const std::int64_t room = shared_bytes_per_block - kStaticBytes - fixed;
   const std::int64_t stages = std::min(room / stage, kMaxStages);
   PAGODA_CHECK(stages >= 2, "stages of {} bytes do not fit into {}", stage, room);
@@ -171,17 +162,14 @@ WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTil
                                       define("WEIGHTS", static_cast<int>(kind)),
                                       define("EPILOGUE", problem.epilogue),
                                       define("ELEMENT", problem.half)};
-  if (kind == Kind::kCodes) {
-    defines.push_back(define("K_GROUPS", shape.k_groups));
-    defines.push_back(format_define(*problem.format));
-  }
-  return {.shape = shape,
-          .defines = std::move(defines),
-          .blocks = wgmma_tiles_blocks(problem, shape, num_sms),
-          .threads = static_cast<std::uint32_t>(
-              wgmma_tiles_threads(problem.weights, shape.warpgroups * shape.k_groups, shape.block_tokens)),
-          .shared_bytes = static_cast<std::uint32_t>(stages * stage + fixed),
-          .stages = static_cast<std::int32_t>(stages)};
+  if (kind == Kind::kCodes) defines.push_back(format_define(*problem.format));
+  return {
+      .shape = shape,
+      .defines = std::move(defines),
+      .blocks = wgmma_tiles_blocks(problem, shape, num_sms),
+      .threads = static_cast<std::uint32_t>(wgmma_tiles_threads(problem.weights, shape.warpgroups, shape.block_tokens)),
+      .shared_bytes = static_cast<std::uint32_t>(stages * stage + fixed),
+      .stages = static_cast<std::int32_t>(stages)};
 }
 
 std::uint32_t wgmma_tiles_blocks(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms) {

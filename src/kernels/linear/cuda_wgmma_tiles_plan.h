@@ -31,8 +31,7 @@ struct WgmmaTilesShape {
   int block_tokens = 256;
   int stage_turns = 2;
   int splits = 1;
-  int cluster = 1;   ///< blocks that take the same rows of x, each fetching a part of them for all
-  int k_groups = 1;  ///< of warps with the same columns of y, each with its turns of a stage; of codes 1, 2 or 4
+  int cluster = 1;  ///< blocks that take the same rows of x, each fetching a part of them for all
 
   friend bool operator==(const WgmmaTilesShape&, const WgmmaTilesShape&) = default;
 };

@@ -49,23 +49,6 @@ TEST(WgmmaTilesPlan, OneScaleARowLeavesRoomForLargerBlocks) {
   }
 }
 
-TEST(WgmmaTilesPlan, CodesAreDecodedBySixteenWarpsForABatch) {
-  auto p = problem(64, {8192}, 8192, 0);
-  p.format = quant::find_format("q4_0");
-  p.weights = wgmma_tiles_codes(*p.format->coding);
-  for (const std::int64_t n : {1000, 8192, 28672}) {
-    p.n[0] = n;
-    const auto shape = choose_wgmma_tiles(p, kSms);
-    EXPECT_EQ(shape.warpgroups * shape.k_groups, 4) << n;
-    const auto plan = plan_wgmma_tiles(p, shape, kSms, kSharedBytes);
-    EXPECT_EQ(plan.threads, 640u) << n;
-    EXPECT_GE(plan.stages, 4) << n;
-    EXPECT_LE(plan.shared_bytes + 1024, kSharedBytes) << n;
-  }
-  p.n[0] = 8192;  // 128 blocks of 64 rows on 132 multiprocessors
-  EXPECT_EQ(choose_wgmma_tiles(p, kSms), (WgmmaTilesShape{1, 64, 4, 1, 2, 4}));
-}
-
 TEST(WgmmaTilesPlan, ClustersAreWhole) {
   const auto p = problem(2048, {4096, 1000, 1000}, 4096, 0);
   WgmmaTilesShape shape{2, 256, 2, 1, 2};
