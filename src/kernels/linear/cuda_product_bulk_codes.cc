@@ -22,13 +22,13 @@ bool is_whole(const Coding& coding, std::int64_t m) {
 const Coding& coding_of(const CudaProductProblem& problem) { return *problem.linear.weights[0].format->coding; }
 
 /// The shape with these constants; fewer than two stages if it does not fit.
-BulkCodes::Shape fit(const CudaProductProblem& problem, std::int64_t m, int warps, int stage_units, int splits,
-                     const device::DeviceCaps& caps) {
+BulkCodes::Shape fit(const CudaProductProblem& problem, std::int64_t m, bool whole, int warps, int stage_units,
+                     int splits, const device::DeviceCaps& caps) {
   const Coding& coding = coding_of(problem);
   const int sets = is_gated(problem) ? 2 : 1;
   BulkCodes::Shape shape{.token_tiles = m <= 8 ? 1 : 2, .warps = warps, .stage_units = stage_units, .splits = splits};
   shape.stage_bytes = sets * mma_bulk_codes_set_bytes(coding, stage_units);
-  shape.whole = is_whole(coding, m);
+  shape.whole = whole;
   const std::int64_t fixed =
       shape.whole ? whole_bulk_codes_fixed_bytes(coding, problem.linear.k, m, splits, warps, sets)
                   : mma_bulk_codes_fixed_bytes(coding, problem.linear.k, m, splits, warps, sets, shape.token_tiles);
@@ -52,18 +52,23 @@ std::optional<BulkCodes::Shape> BulkCodes::shape(const CudaProductProblem& probl
   // Large stages first: a warp then has several units under way. Smaller ones leave more room to the ring.
   const Size sizes[] = {{8, 32}, {8, 16}, {8, 8}};
   const bool may_split = problem.epilogue == CudaEpilogue::kResidual && m > kMostNormedRows;
-  std::optional<Shape> best;
-  for (int splits = 1; splits <= (may_split ? kMostSplits : 1); ++splits) {
-    for (const auto& [warps, stage_units] : sizes) {
-      Shape shape = fit(problem, m, warps, stage_units, splits, caps);
-      if (shape.stages < 2) continue;
-      shape.norm = problem.norm && m <= kMostNormedRows;
-      const std::int64_t ring = shape.stages * shape.stage_bytes;
-      if (!best || ring > best->stages * best->stage_bytes) best = shape;
-      if (ring >= (splits == 1 && !may_split ? kWindowBytes + shape.stage_bytes : kWantedBytes)) return shape;
+  // x as bytes takes more room than as bf16: of very long rows only the latter fits.
+  for (const bool whole : {true, false}) {
+    if (whole && !is_whole(coding_of(problem), m)) continue;
+    std::optional<Shape> best;
+    for (int splits = 1; splits <= (may_split ? kMostSplits : 1); ++splits) {
+      for (const auto& [warps, stage_units] : sizes) {
+        Shape shape = fit(problem, m, whole, warps, stage_units, splits, caps);
+        if (shape.stages < 2) continue;
+        shape.norm = problem.norm && m <= kMostNormedRows;
+        const std::int64_t ring = shape.stages * shape.stage_bytes;
+        if (!best || ring > best->stages * best->stage_bytes) best = shape;
+        if (ring >= (splits == 1 && !may_split ? kWindowBytes + shape.stage_bytes : kWantedBytes)) return shape;
+      }
     }
+    if (best) return best;
   }
-  return best;
+  return std::nullopt;
 }
 
 std::vector<CompileUnit> BulkCodes::units(const CudaProductProblem& problem, const Shape& shape,

@@ -42,6 +42,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) quantize_e4m3(const __grid
     }
   }
   most = block_max(most, partial);
+  if (most > 0) most = fmaxf(most, 0x1p-100f);  // so that 448 / most is a number
   if (threadIdx.x == 0) p.scales[blockIdx.x] = most > 0 ? most / 448.0f : 1.0f;
   const float factor = most > 0 ? 448.0f / most : 1.0f;
   const std::int64_t columns = e4m3_columns(p.k);

@@ -1,7 +1,7 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] for one to four rows of x, w whole numbers of 4, 6 or 8 bits in the layout mma_codes
 // (cuda_mma_codes.h), on sm_90: cuda_mma_bulk_codes.cu with fewer instructions a weight. x becomes whole numbers of 15
-// bits under one power of two a group of columns, at most 2^-15 of the group's largest away from x: closer than bf16,
-// whose 2^-9 are of each element. Their high and low bytes are two columns of an integer product, to which codes go as
+// bits under one power of two for 64 columns, at most 2^-14 of their largest away from x: less, over the 64, than
+// bf16's 2^-9 of each element. Their high and low bytes are two columns of an integer product, to which codes go as
 // they lie, one or two instructions for four of them, and whose sums are exact: only a group's sum becomes a float.
 // Bytes: codes and scales once; x once a block. Operations: 4,096 a product of 16 rows and 32 columns. Chosen for
 // decode of one to four rows on sm_90. Constants: as cuda_bulk_codes.cuh's, AT_ONCE (units of a warp), NORM (0, 1),
@@ -218,9 +218,10 @@ __device__ __forceinline__ void add_group(float (&sums)[2], const std::int32_t (
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const float scale = scales.scale(index, h);
-    std::int32_t value = c[2 * h] * 256 + c[2 * h + 1];
-    if constexpr (kBias) value += static_cast<std::int32_t>(x.word[index]);
-    sums[h] = fmaf(scale, static_cast<float>(value), sums[h]);
+    // Of x that is not finite these are any numbers: unsigned ones may overflow.
+    auto value = static_cast<std::uint32_t>(c[2 * h]) * 256 + static_cast<std::uint32_t>(c[2 * h + 1]);
+    if constexpr (kBias) value += x.word[index];
+    sums[h] = fmaf(scale, static_cast<float>(static_cast<std::int32_t>(value)), sums[h]);
     if constexpr (kOffsets) {
       const float offset = scales.offset(index, h, scale, static_cast<float>(kCoding.bias));
       sums[h] = fmaf(offset, __uint_as_float(x.word[index]), sums[h]);

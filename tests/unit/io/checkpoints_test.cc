@@ -90,8 +90,8 @@ TEST(CheckpointGoldens, LeaveToRoundActivationsIsRead) {
   const char kFloat8[] = "\"input_activations\": {\"num_bits\": 8, \"type\": \"float\", \"dynamic\": true}";
   const char kInt8[] = "\"input_activations\": {\"num_bits\": 8, \"type\": \"int\", \"dynamic\": true}";
   const std::tuple<const char*, const char*, const char*, bool> cases[] = {
-      {"fp8_block128", "\"dynamic\"", "\"dynamic\"", true},
-      {"fp8_block128", "\"dynamic\"", "\"static\"", true},
+      // Its activations have scales of 128 columns each: rounding by rows is coarser than what is allowed.
+      {"fp8_block128", "\"dynamic\"", "\"dynamic\"", false},
       {"fp8_block128", "\"dynamic\"", "\"none\"", false},
       {"fp8_channel", "\"symmetric\"", "\"symmetric\"", false},
       {"fp8_channel", "\"input_activations\": null", kFloat8, true},
