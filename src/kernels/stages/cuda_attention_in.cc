@@ -110,8 +110,9 @@ struct Prepared {
     const Buffers buffers = cut(problem, tokens, scratch);
     const MatrixView& query = buffers.query.data != nullptr ? buffers.query : args.query;
     const bool owes = args.update != nullptr && args.update->slices > 0;
-    const bool fused = product.norms_itself(tokens) && !owes;
-    if (!fused) norm.launch(args.residual, buffers.normed, stream, nullptr, args.update);
+    const bool fused = product.norms_itself(tokens);
+    // What is owed is settled first, also where the product norms itself: its kernel reads the residual.
+    if (!fused || owes) norm.launch(args.residual, buffers.normed, stream, nullptr, args.update);
     product.launch({.input = fused ? args.residual.data : buffers.normed.data,
                     .norm = fused ? norm.weight() : nullptr,
                     .input_stride = fused ? args.residual.stride : buffers.normed.stride,

@@ -59,8 +59,9 @@ struct Prepared {
     const std::int64_t tokens = args.residual.rows;
     const MatrixView normed = cut(problem, tokens, scratch);
     const bool owes = args.update != nullptr && args.update->slices > 0;
-    const bool fused = product.norms_itself(tokens) && !owes;
-    if (!fused) norm.launch(args.residual, normed, stream, nullptr, args.update);
+    const bool fused = product.norms_itself(tokens);
+    // What is owed is settled first, also where the product norms itself: its kernel reads the residual.
+    if (!fused || owes) norm.launch(args.residual, normed, stream, nullptr, args.update);
     product.launch({.input = fused ? args.residual.data : normed.data,
                     .norm = fused ? norm.weight() : nullptr,
                     .input_stride = fused ? args.residual.stride : normed.stride,
