@@ -43,12 +43,9 @@ std::pair<std::string, Json> quantization(const QuantizeTarget& target, const st
       if (target.name.starts_with("mx")) json["mode"] = std::string(target.name);
       return {"quantization", std::move(json)};
     }
-    case CheckpointKind::kFp8Channel: {
-      Json activations = scheme(8, "float", "token");  // a permission: weights alone are quantised here
-      activations["dynamic"] = true;
-      return {"quantization_config",
-              compressed("float-quantized", scheme(8, "float", "channel"), std::move(activations), ignore)};
-    }
+    case CheckpointKind::kFp8Channel:
+      // No leave to round activations: that costs a small model more than its weights' rounding does.
+      return {"quantization_config", compressed("float-quantized", scheme(8, "float", "channel"), nullptr, ignore)};
     case CheckpointKind::kFp8Block:
       return {"quantization_config",
               {{"quant_method", "fp8"},
