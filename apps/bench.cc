@@ -59,6 +59,9 @@ Status bench(const Arguments& arguments) {
   ModelOptions options = PAGODA_TRY(model_options(arguments, true));
   BenchOptions tests = arguments.bench;
   std::erase(tests.prompts, 0);
+  if (tests.prompts.empty() && tests.generate == 0) {
+    return fail(ErrorCode::kInvalidArgument, "-p 0 and -n 0 leave nothing to measure");
+  }
   size_cache(options, tests);
   const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
   const Model model = PAGODA_TRY(open_sized(library, arguments, std::move(options)));

@@ -65,6 +65,7 @@ TEST_F(Directory, AConfigurationIsMeasuredWithWeightsMadeUp) {
   EXPECT_NE(outcome.out.find("\"format\":\"f16\""), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("\"model\":\"config\""), std::string::npos) << outcome.out;
   EXPECT_EQ(run({"bench", config}).code, 2);
+  EXPECT_EQ(run({"bench", config, "--dummy-weights", "-p", "0", "-n", "0"}).code, 2);
   EXPECT_EQ(run({"bench", config, "--format", "f16"}).code, 2);
   EXPECT_EQ(run({"bench", config, "--dummy-weights", "--format", "f17"}).code, 2);
   EXPECT_EQ(run({"bench", config, "--dummy-weights", "--head-format", "f17"}).code, 2);
