@@ -53,10 +53,10 @@ class Bench {
   }
 
   /// Milliseconds a step of decoding, over the steps in which every sequence took part. On a busy machine the first may
-  /// end before the last begins: then once more, with more steps before they count.
+  /// end before the last begins: then again, with more steps before they count.
   Result<double> decode(std::int64_t steps) {
     const std::int64_t staggered = batch_ / 8 + 2;  // steps until all prompts are through
-    for (const std::int64_t longer : {1, 4, 16}) {
+    for (const std::int64_t longer : {1, 4, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16}) {
       const double ms = PAGODA_TRY(decode(steps, longer * staggered));
       if (ms > 0) return ms;
     }
