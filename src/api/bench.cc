@@ -56,7 +56,9 @@ class Bench {
   /// end before the last begins: then again, with more steps before they count.
   Result<double> decode(std::int64_t steps) {
     const std::int64_t staggered = batch_ / 8 + 2;  // steps until all prompts are through
-    for (const std::int64_t longer : {1, 4, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16}) {
+    constexpr int kAttempts = 12;
+    for (std::int64_t attempt = 0, longer = 1; attempt < kAttempts;
+         ++attempt, longer = std::min<std::int64_t>(16, longer * 4)) {
       const double ms = PAGODA_TRY(decode(steps, longer * staggered));
       if (ms > 0) return ms;
     }

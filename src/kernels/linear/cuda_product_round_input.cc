@@ -6,6 +6,11 @@ namespace {
 
 constexpr int kThreads = 256;
 
+/// Of the scales of all rows, which stand before the rows in scratch.
+std::int64_t scale_bytes(const CudaProductProblem& problem) {
+  return round_up<std::int64_t>(problem.linear.max_m * 4, 256);
+}
+
 }  // namespace
 
 bool of_e4m3(const CudaProductProblem& problem) {
@@ -21,10 +26,8 @@ CompileUnit RoundInput::unit(const device::DeviceCaps& caps) {
   return cuda_unit(caps, "linear/cuda_quantize_e4m3.cu", {define("THREADS", kThreads)});
 }
 
-// The scales of all rows, then the rows.
 std::size_t RoundInput::scratch_bytes(const CudaProductProblem& problem) {
-  const std::int64_t scales = round_up<std::int64_t>(problem.linear.max_m * 4, 256);
-  return static_cast<std::size_t>(scales +
+  return static_cast<std::size_t>(scale_bytes(problem) +
                                   round_up<std::int64_t>(problem.linear.max_m * e4m3_columns(problem.linear.k), 256));
 }
 
@@ -32,7 +35,7 @@ Status RoundInput::prepare(const CudaProductProblem& problem, device::cuda::Cuda
   kernel_ = PAGODA_TRY(device.kernel<QuantizeE4m3Params>(unit(device.caps()), "quantize_e4m3"));
   k_ = problem.linear.k;
   kernel_.allow_shared_bytes(static_cast<std::uint32_t>(k_ * 2));
-  scale_bytes_ = round_up<std::int64_t>(problem.linear.max_m * 4, 256);
+  scale_bytes_ = scale_bytes(problem);
   return Ok{};
 }
 
