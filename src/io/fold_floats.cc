@@ -39,7 +39,10 @@ Status WeightFolder::fp8(const std::string& base, const TensorEntry& codes) {
   planar.codes = row_codes(codes, planar.rows, planar.cols, 8, 8, CodeOrder::kPlain);
   // ModelOpt's permission is the scale of activations beside the weight.
   const QuantScheme* scheme = PAGODA_TRY(quantization_.scheme_of(base));
-  const bool fp8_input = scheme != nullptr ? scheme->fp8_input : part(base + ".input_scale") != nullptr;
+  // Scales of blocks go with activations that have scales of as many columns: finer than those of rows, which products
+  // have.
+  const bool fp8_input =
+      scheme != nullptr ? scheme->fp8_input && scheme->block_cols == 0 : part(base + ".input_scale") != nullptr;
   drop(base);
   PAGODA_TRY(put(base + ".weight", codes, std::move(planar)));
   TensorEntry& folded = folded_.at(codes.name);

@@ -155,10 +155,8 @@ Status read_fp8(const Keys& keys, Quantization& out) {
   PAGODA_TRY(keys.require("fmt", "e4m3", {"e4m3", "float8_e4m3fn"}));
   QuantScheme scheme = PAGODA_TRY(read_block(keys, "weight_block_size"));
   // Both round activations to e4m3 before each product; with "static", by a scale that the checkpoint has measured.
-  // Scales of blocks go with activations that have scales of as many columns: finer than those of rows, which products
-  // have.
   const std::string activations = PAGODA_TRY(keys.text_or("activation_scheme", "dynamic"));
-  scheme.fp8_input = (activations == "dynamic" || activations == "static") && scheme.block_cols == 0;
+  scheme.fp8_input = activations == "dynamic" || activations == "static";
   out.schemes.push_back(std::move(scheme));
   keys.irrelevant({"activation_scale_ub", "modules_to_not_convert", "ignored_layers", "ignore", "kv_cache_scheme",
                    "dequantize", "scale_fmt"});
@@ -189,8 +187,8 @@ Status read_config_group(const Keys& group, Quantization& out) {
   if (!group.config().contains_prefix(weights.prefix())) return Ok{};
   QuantScheme scheme = PAGODA_TRY(read_block(weights, "block_structure"));
   const Keys inputs(group.config(), group.full("input_activations."));
-  scheme.fp8_input = PAGODA_TRY(inputs.integer_or("num_bits", 0, 0, 32)) == 8 &&
-                     PAGODA_TRY(inputs.text_or("type", "int")) == "float" && scheme.block_cols == 0;
+  scheme.fp8_input =
+      PAGODA_TRY(inputs.integer_or("num_bits", 0, 0, 32)) == 8 && PAGODA_TRY(inputs.text_or("type", "int")) == "float";
   scheme.bits = PAGODA_TRY(weights.integer_or("num_bits", 8, 1, 32));
   scheme.group = PAGODA_TRY(read_group(weights, "group_size"));
   scheme.symmetric = PAGODA_TRY(weights.flag_or("symmetric", true));
