@@ -41,6 +41,25 @@ Status check_together(const Arguments& arguments) {
   return Ok{};
 }
 
+/// What is wrong with these arguments of a command by themselves: not what they lack, and not what they exclude.
+std::string refusal_alone(const CommandEntry& entry, std::vector<std::string> words) {
+  Arguments unused;
+  CLI::App app;
+  app.require_subcommand(1);
+  entry.add(*app.add_subcommand(entry.name), unused);
+  words.insert(words.begin(), entry.name);
+  words.emplace_back("MODEL");
+  std::ranges::reverse(words);  // as CLI11 wants them
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::RequiresError&) {
+  } catch (const CLI::ExcludesError&) {
+  } catch (const CLI::ParseError& error) {
+    return refusal(app, error);
+  }
+  return {};
+}
+
 /// Where a flag comes from that a refusal names and that the line does not have.
 std::string origin_of(const std::string& refusal, const std::vector<std::string>& line,
                       const std::vector<std::string>& all) {
@@ -90,7 +109,11 @@ Result<ParsedLine> parse_command_line(int argc, char** argv) {
     return fail(ErrorCode::kInvalidArgument, "{}", sentence);
   }
   const std::vector<std::string> line = words;
-  if (words.front() == "serve") words = PAGODA_TRY(with_config_file(std::move(words)));
+  const auto entry = std::ranges::find(commands(), words.front(), &CommandEntry::name);
+  if (entry != commands().end() && entry->command == Command::kServe) {
+    const auto check = [&entry](std::vector<std::string> alone) { return refusal_alone(*entry, std::move(alone)); };
+    words = PAGODA_TRY(with_config_file(std::move(words), *app.get_subcommand(entry->name), check));
+  }
   try {
     std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
     app.parse(std::move(reversed));

@@ -46,7 +46,8 @@ void add_model(CLI::App& app, Arguments& out, bool required = true) {
 void add_ignore_key(CLI::App& app, Arguments& out) {
   repeatable(app.add_option("--ignore-key", out.options.ignore_keys,
                             "pass over this configuration key of the model; may be given again")
-                 ->type_name("KEY"));
+                 ->type_name("KEY")
+                 ->check(some_text()));
 }
 
 /// Weights made up for a config.json.
@@ -79,7 +80,8 @@ void add_dummy_with_text(CLI::App& app, Arguments& out) {
 
 void add_template(CLI::App& app, Arguments& out) {
   app.add_option("--template", out.template_file, "a chat template (Jinja) that replaces the model's own")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(some_text());
 }
 
 void add_threads(CLI::App& app, Arguments& out) {
@@ -90,7 +92,8 @@ void add_threads(CLI::App& app, Arguments& out) {
 
 void add_caps(CLI::App& app, Arguments& out) {
   app.add_option("--caps", out.caps, "for this GPU, present or not, as h200; another word lists them")
-      ->type_name("GPU");
+      ->type_name("GPU")
+      ->check(some_text());
 }
 
 void add_running(CLI::App& app, Arguments& out) {
@@ -162,6 +165,7 @@ void add_run(CLI::App& app, Arguments& out) {
   auto* prompt = app.add_option("PROMPT", out.prompt, "what to answer; - is standard input")->check(utf8());
   app.add_option("--prompt-file", out.prompt_file, "read the prompt from this file")
       ->type_name("FILE")
+      ->check(some_text())
       ->excludes(prompt);
   auto* raw = app.add_flag("--raw", out.raw, "feed the prompt as it is, without the chat template");
   app.add_option("--system", out.system, "the system message")->check(utf8())->excludes(raw);
@@ -176,8 +180,9 @@ void add_run(CLI::App& app, Arguments& out) {
 
 void add_chat(CLI::App& app, Arguments& out) {
   add_model(app, out, false);
-  auto* url =
-      app.add_option("--server", out.server_url, "talk to the server at this URL; no MODEL then")->type_name("URL");
+  auto* url = app.add_option("--server", out.server_url, "talk to the server at this URL; no MODEL then")
+                  ->type_name("URL")
+                  ->check(some_text());
   app.add_option("--api-key", out.server.api_keys, "the server's key [PAGODA_API_KEY]")
       ->type_name("KEY")
       ->expected(1)
@@ -217,8 +222,9 @@ void add_render(CLI::App& app, Arguments& out) {
   add_model(app, out);
   app.add_option("--messages", out.messages_file, "a JSON file with a list of messages; - is standard input; required")
       ->type_name("FILE")
+      ->check(some_text())
       ->required();
-  app.add_option("--tools", out.tools_file, "a JSON file with a list of tools")->type_name("FILE");
+  app.add_option("--tools", out.tools_file, "a JSON file with a list of tools")->type_name("FILE")->check(some_text());
   app.add_flag_callback(
       "--no-generation-prompt", [&out] { out.generation_prompt = false; }, "do not open the assistant's turn");
   add_template(app, out);
@@ -227,10 +233,14 @@ void add_render(CLI::App& app, Arguments& out) {
 
 void add_score(CLI::App& app, Arguments& out) {
   add_model(app, out);
-  auto* text = app.add_option("--text", out.text_file, "the text to score; - is standard input")->type_name("FILE");
+  auto* text = app.add_option("--text", out.text_file, "the text to score; - is standard input")
+                   ->type_name("FILE")
+                   ->check(some_text());
   add_list(app, "--tokens", out.tokens, "the ids to score, as 1,2,3", 0, INT32_MAX);
   app.get_option("--tokens")->excludes(text);
-  app.add_option("--logits", out.logits_file, "write all logits to this .npy file")->type_name("FILE");
+  app.add_option("--logits", out.logits_file, "write all logits to this .npy file")
+      ->type_name("FILE")
+      ->check(some_text());
   add_json(app, out);
   begin(app, "Model");
   add_ignore_key(app, out);
@@ -297,6 +307,7 @@ void add_seconds(CLI::App& app, const char* name, std::chrono::milliseconds& out
 }
 
 void add_limits(CLI::App& app, server::http::Limits& out) {
+  constexpr double kLeast = 0.1;  // a second's tenth: with none at all nobody could be answered
   app.add_option("--max-connections", out.num_connections, "connections at once; one more is told 503")
       ->check(integer(1, 1 << 20));
   app.add_option("--max-request-line", out.request_line_bytes, "bytes of a request line; more is 414")
@@ -307,11 +318,11 @@ void add_limits(CLI::App& app, server::http::Limits& out) {
   app.add_option("--max-headers", out.num_headers, "headers of a request; more is 431")->check(integer(1, 10000));
   app.add_option("--max-body", out.body_bytes, "bytes of a body; more is 413")->check(integer(1));
   app.add_option("--max-bodies", out.all_bodies_bytes, "bytes of all bodies at once; more is 503")->check(integer(1));
-  add_seconds(app, "--header-timeout", out.header_time, "seconds for the headers; longer is 408");
-  add_seconds(app, "--body-timeout", out.body_time, "seconds without a byte of a body; longer is 408");
-  add_seconds(app, "--idle-timeout", out.idle_time, "seconds between two requests of a connection");
-  add_seconds(app, "--write-timeout", out.write_time, "seconds in which a client takes nothing");
-  add_seconds(app, "--keep-alive-interval", out.keep_alive_time, "seconds between comments of a silent stream", 0.1);
+  add_seconds(app, "--header-timeout", out.header_time, "seconds for the headers; longer is 408", kLeast);
+  add_seconds(app, "--body-timeout", out.body_time, "seconds without a byte of a body; longer is 408", kLeast);
+  add_seconds(app, "--idle-timeout", out.idle_time, "seconds between two requests of a connection", kLeast);
+  add_seconds(app, "--write-timeout", out.write_time, "seconds in which a client takes nothing", kLeast);
+  add_seconds(app, "--keep-alive-interval", out.keep_alive_time, "seconds between comments of a silent stream", kLeast);
 }
 
 void add_serve(CLI::App& app, Arguments& out) {
@@ -343,15 +354,21 @@ void add_serve(CLI::App& app, Arguments& out) {
       ->excludes(host)
       ->excludes(port);
   auto* cert = app.add_option("--tls-cert", endpoint.tls_cert, "a certificate chain, PEM: speak TLS; with --tls-key")
-                   ->type_name("FILE");
-  auto* key = app.add_option("--tls-key", endpoint.tls_key, "its private key, PEM")->type_name("FILE")->needs(cert);
+                   ->type_name("FILE")
+                   ->check(some_text());
+  auto* key = app.add_option("--tls-key", endpoint.tls_key, "its private key, PEM")
+                  ->type_name("FILE")
+                  ->check(some_text())
+                  ->needs(cert);
   cert->needs(key);
   repeatable(
       app.add_option("--api-key", options.api_keys,
                      "who asks must have this key, or another one; may be given again. PAGODA_API_KEY is one too")
           ->type_name("KEY")
           ->check(some_text()));
-  app.add_option("--api-key-file", out.api_key_file, "a file of keys, one a line")->type_name("FILE");
+  app.add_option("--api-key-file", out.api_key_file, "a file of keys, one a line")
+      ->type_name("FILE")
+      ->check(some_text());
   repeatable(app.add_option("--cors-origin", options.cors_origins,
                             "pages of this origin may ask, * is any; may be given again")
                  ->type_name("ORIGIN")
@@ -377,6 +394,7 @@ void add_quantize(CLI::App& app, Arguments& out) {
       ->required()
       ->check(one_of(quantize_formats()));
   app.add_flag("--overwrite", out.quantize.overwrite, "replace OUT if it exists");
+  add_ignore_key(app, out);
   add_threads(app, out);
   add_json(app, out);
 }

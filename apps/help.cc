@@ -203,6 +203,9 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
   if (!left && error.get_name() == "ArgumentMismatch" && sentence.ends_with(kMissing)) {
     sentence = sentence.substr(0, sentence.find(':')) + " wants a value";
   }
+  if (!left && sentence.find(": At Most 1 required") != std::string::npos) {
+    sentence = sentence.substr(0, sentence.find(':')) + " has one value, and several are given";
+  }
   return pagoda::format("{}; see pagoda {} --help", sentence, command.get_name());
 }
 

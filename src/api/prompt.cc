@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "runtime/device_sampler.h"
+#include "text/json_tree.h"
 #include "text/stream_decoder.h"
 
 namespace pagoda::api {
@@ -105,6 +106,28 @@ Status check_length(const Model::State& model, std::string_view text, std::int64
                     most);
 }
 
+/// All texts of a conversation, as far as it is one.
+std::string contents_of(std::string_view messages_json) {
+  std::string out;
+  const auto tree = text::JsonTree::parse(messages_json, "messages");
+  if (!tree.ok() || !tree->root().is(text::JsonValue::Kind::kArray)) return out;
+  for (const text::JsonValue message : tree->root()) {
+    if (!message.is(text::JsonValue::Kind::kObject)) continue;
+    for (const text::JsonValue member : message) {
+      if (member.key() == "content" && member.is(text::JsonValue::Kind::kString)) out += member.string();
+    }
+  }
+  return out;
+}
+
+/// A conversation that is much too long breaks a limit of the template before its tokens can be counted: of these there
+/// are at least as many as its texts must have.
+Error too_long_or(const Error& error, const Model::State& model, const Chat& chat, std::int64_t most) {
+  if (error.code != ErrorCode::kTemplateLimit) return error;
+  const Status length = check_length(model, contents_of(chat.messages_json), most);
+  return length.ok() ? error : length.error();
+}
+
 }  // namespace
 
 Result<const text::Tokenizer*> tokenizer_of(const Model::State& model) {
@@ -163,7 +186,10 @@ Result<std::vector<std::int32_t>> prompt_ids(const Model::State& model, const Re
     return encode_raw(model, raw->text, raw->special, raw->bos);
   }
   const text::Tokenizer& tokenizer = *PAGODA_TRY(tokenizer_of(model));
-  const text::RenderedPrompt prompt = PAGODA_TRY(render(model, std::get<Chat>(request.prompt)));
+  const Chat& chat = std::get<Chat>(request.prompt);
+  const Result<text::RenderedPrompt> rendered = render(model, chat);
+  if (!rendered.ok()) return too_long_or(rendered.error(), model, chat, most);
+  const text::RenderedPrompt& prompt = *rendered;
   PAGODA_TRY(check_length(model, prompt.text, most));
   std::vector<std::int32_t> ids =
       PAGODA_TRY(tokenizer.encode(prompt.text, text::SpecialTokens::within(prompt.trusted)));

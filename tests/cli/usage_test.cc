@@ -157,21 +157,21 @@ TEST(UsageTest, ArgumentsOutOfRange) {
   }
 }
 
-/// A flag that takes numbers, of the first command whose help has it.
-struct NumericFlag {
+/// A flag that takes values, of the first command whose help has it.
+struct ValueFlag {
   std::string command;
   std::string name;
-  std::string type;  ///< "N" whole numbers, "X" others, "S" seconds, "N,..." a list
+  std::string type;  ///< "N" whole numbers, "X" others, "S" seconds, "N,..." a list, "FILE" ...
 };
 
-std::vector<NumericFlag> numeric_flags() {
-  const std::regex row("\n  (?:-\\w, )?(--[a-z-]+) (N,\\.\\.\\.|N|X|S)\\s");
-  std::vector<NumericFlag> flags;
+std::vector<ValueFlag> flags_of_types(const std::string& types) {
+  const std::regex row("\n  (?:-\\w, )?(--[a-z-]+) (" + types + ")\\s");
+  std::vector<ValueFlag> flags;
   for (const char* command : kCommands) {
     const std::string help = run({command, "--help"}).out;
     for (auto match = std::sregex_iterator(help.begin(), help.end(), row); match != std::sregex_iterator(); ++match) {
       const std::string name = (*match)[1];
-      const bool known = std::ranges::find(flags, name, &NumericFlag::name) != flags.end();
+      const bool known = std::ranges::find(flags, name, &ValueFlag::name) != flags.end();
       if (!known) flags.push_back({.command = command, .name = name, .type = (*match)[2]});
     }
   }
@@ -180,9 +180,9 @@ std::vector<NumericFlag> numeric_flags() {
 
 // Each refusal names the flag, the value, and what it may be.
 TEST(UsageTest, NineWrongValuesOfEveryNumericFlag) {
-  const std::vector<NumericFlag> flags = numeric_flags();
+  const std::vector<ValueFlag> flags = flags_of_types("N,\\.\\.\\.|N|X|S");
   EXPECT_GE(flags.size(), 35u) << "help is read wrongly";
-  for (const NumericFlag& flag : flags) {
+  for (const ValueFlag& flag : flags) {
     const bool whole = flag.type.starts_with('N');
     for (const std::string value : {"-1", "nan", "inf", "1e999", "0x10", "ten", "5 ", "", whole ? "1.5" : "1e39"}) {
       std::vector<std::string> arguments = {flag.command, "/nowhere.gguf"};
@@ -196,6 +196,20 @@ TEST(UsageTest, NineWrongValuesOfEveryNumericFlag) {
           outcome.err.find(" from ") != std::string::npos || outcome.err.find(" at most ") != std::string::npos;
       EXPECT_TRUE(range) << outcome.err;
     }
+  }
+}
+
+// As an unset variable of a shell makes it: --api-key-file "$KEYS" must not leave the server open.
+TEST(UsageTest, NothingInPlaceOfAFileOrAName) {
+  const std::vector<ValueFlag> flags = flags_of_types("FILE|DIR|PATH|KEY|NAME|URL|GPU|ORIGIN|ADDRESS|FORMAT");
+  EXPECT_GE(flags.size(), 18u) << "help is read wrongly";
+  for (const ValueFlag& flag : flags) {
+    std::vector<std::string> arguments = {flag.command, "/nowhere.gguf"};
+    if (flag.command == "run" || flag.command == "quantize") arguments.emplace_back("word");
+    arguments.insert(arguments.end(), {flag.name, ""});
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << flag.command << " " << flag.name << ": " << outcome.err;
+    EXPECT_TRUE(outcome.err.starts_with("pagoda: error: " + flag.name + ": must ")) << outcome.err;
   }
 }
 
@@ -330,6 +344,8 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"serve", "/nowhere.gguf", "--tokenizer", "t"}, 2, "--dummy-weights");
   expect_refused({"serve", "/nowhere.gguf", "--api-key-file", "/dev/null"}, 2, "/dev/null");
   expect_refused({"serve", "/nowhere.gguf", "--keep-alive-interval", "0"}, 2, "--keep-alive-interval");
+  expect_refused({"serve", "/nowhere.gguf", "--header-timeout", "0"}, 2, "of at least 0.1");
+  expect_refused({"serve", "/nowhere.gguf", "--port", "1", "--port", "2"}, 2, "--port has one value, and several");
   expect_refused({"serve", "/nowhere.gguf", "--config", "/"}, 2, "/");
   expect_refused({"serve", "/nowhere.gguf", "--port", "0"}, 3, "/nowhere.gguf");
   expect_refused({"chat"}, 2, "--server");

@@ -85,6 +85,20 @@ class Http(unittest.TestCase):
         self.assertTrue(got.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), got)
         self.one(post + b"Expect: tea\r\nContent-Length: 2\r\n\r\n{}", 417)
 
+    def test_a_refused_body_may_be_sent_to_its_end(self):
+        """For a client that does not look for an answer before it has sent everything, and takes seconds for that."""
+        size = 1_000_000
+        with self.server.connect() as client:
+            client.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n"
+                           b"Content-Type: application/json\r\n\r\n" % size)
+            for _ in range(8):
+                client.sendall(b" " * (size // 8))
+                time.sleep(0.4)
+            answer = read_all(client)
+        self.assertEqual(statuses(answer), [413])
+        self.assertIn("larger than the 100000 bytes that are taken", json.loads(answer.split(b"\r\n\r\n", 1)[1])
+                      ["error"]["message"])
+
     def test_pipelining_keep_alive_and_old_clients(self):
         last = GET + b"Connection: close\r\n\r\n"
         self.assertEqual(statuses(self.server.raw((GET + b"\r\n") * 5 + last)), [200] * 6)
@@ -377,9 +391,16 @@ class Transports(unittest.TestCase):
                     client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                                    b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                     self.assertIn(b"data: [DONE]", read_all(client))
-                with server.connect() as plain:  # is no TLS, and is closed
+                with server.connect() as plain:  # is told what would do
                     plain.sendall(GET + b"\r\n")
-                    self.assertNotIn(b"200 OK", read_all(plain))
+                    answer = read_all(plain)
+                    self.assertEqual(statuses(answer), [400])
+                    self.assertEqual(json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["code"], "tls_wanted")
+                self.assertEqual(statuses(server.raw(
+                    b"POST /v1/completions HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n" + b" " * 3_000_000)), [400])
+                with server.connect() as nonsense:
+                    nonsense.sendall(b"\x16nonsense\r\n\r\n")
+                    self.assertNotIn(b"HTTP", read_all(nonsense))
                 with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as client:
                     client.sendall(GET + b"Connection: close\r\n\r\n")
                     self.assertEqual(statuses(read_all(client)), [200])
@@ -453,14 +474,21 @@ class Transports(unittest.TestCase):
                                        "--config", file.name], capture_output=True, text=True, timeout=30)
                 self.assertEqual(done.returncode, 2, (bad, done.stderr))
                 self.assertTrue(done.stderr.startswith("pagoda: error: "), done.stderr)
-            # What excludes each other does so too where one stands in the file and the other on the line.
+            # Each key is checked, also one that the line overrides, and told with its line in the file.
             for text, flags, told in (
-                    ("port = 8000\n", ["--unix-socket", "x"], "--port excludes --unix-socket.*--port stands in the"),
-                    ('unix-socket = "x"\n', ["--host", "::1"], "--unix-socket.*--unix-socket stands in the"),
-                    ("kv-tokens = 100\n", ["--kv-bytes=9"], "--kv-tokens.*--kv-tokens stands in the"),
+                    ("\nport = 70000\n", ["--port", "0"], "line 2: --port: must be a whole number from 0 to 65535"),
+                    ("ctx = 0\n", ["--ctx=64"], "line 1: --ctx: must be a whole number from 1"),
+                    ('no-page = "yes"\n', [], "line 1: no-page must be true or false"),
+                    ("no-page = 1\n", [], "line 1: no-page must be true or false"),
+                    ("# keys\napi-key = [true]\n", [], "line 2: api-key must be a text or a number"),
+                    ("port = [1, 2]\n", [], "line 1: --port has one value, and several are given"),
+                    ("prot = 1\n", [], r"line 1: serve has no flag --prot \(did you mean --port\?\)"),
+                    ("version = true\n", [], "line 1: --version has no place in a file"),
+                    ('port = 1\nunix-socket = "x"\n', [], "--port excludes --unix-socket.*--port stands in the"),
                     ("tune = true\n", ["--deterministic"], "--tune"),
-                    ('unix-socket = ""\n', [], "--unix-socket must not be empty"),
-                    ('cors-origin = ["https://a.example", "https://b.example/"]\n', [], "https://b.example/")):
+                    ('tls-cert = "x"\n', [], "--tls-cert requires --tls-key.*--tls-cert stands in the"),
+                    ('unix-socket = ""\n', ["--port", "0"], "line 1: unix-socket must not be empty"),
+                    ('cors-origin = ["https://a.example", "https://b.example/"]\n', [], "line 1:.*https://b.example/")):
                 file.seek(0)
                 file.truncate()
                 file.write(text)
@@ -468,6 +496,21 @@ class Transports(unittest.TestCase):
                 done = subprocess.run([PROGRAM, "serve", "x.gguf", "--config", file.name, *flags],
                                       capture_output=True, text=True, timeout=30)
                 self.assertEqual(done.returncode, 2, (text, done.stderr))
+                self.assertRegex(done.stderr, told)
+                self.assertEqual(done.stderr.count("\n"), 1)
+            # The line wins, also where what it says excludes what the file says. 3: the model comes to be looked for.
+            for text, flags, told in (
+                    ('unix-socket = "/nowhere/x"\n', ["--port", "0"], r"pagoda: http://127\.0\.0\.1:\d+ answers"),
+                    ('unix-socket = "/nowhere/x"\n', ["--host", "127.0.0.2", "--port=0"], r"pagoda: http://127\.0\.0\.2"),
+                    ('host = "192.0.2.1"\nport = 1\n', ["--unix-socket", file.name + ".socket"], "pagoda: unix:/"),
+                    ("port = 0\nkv-tokens = 100\n", ["--kv-bytes=9"], "pagoda: http://127")):
+                file.seek(0)
+                file.truncate()
+                file.write(text)
+                file.flush()
+                done = subprocess.run([PROGRAM, "serve", "/nowhere.gguf", "--config", file.name, *flags],
+                                      capture_output=True, text=True, timeout=30)
+                self.assertEqual(done.returncode, 3, (text, done.stderr))
                 self.assertRegex(done.stderr, told)
         for origin in ("https://a.example", "http://localhost:3000", "http://[::1]:81", "tauri://localhost", "*"):
             done = subprocess.run([PROGRAM, "serve", "/nowhere.gguf", "--port", "0", "--cors-origin", origin],

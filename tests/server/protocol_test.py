@@ -497,6 +497,11 @@ class Fields(unittest.TestCase):
                                   ("/v1/chat/completions", "messages", chat(text))):
             message = refused(self, server.post(path, body), 400, param, "context_length_exceeded")
             self.assertRegex(message, "780[0-9]{3} bytes and so 48[0-9]{2} tokens at least, and the context is 2048")
+        # So long that no template may write it out; and so long that it may not even look at it.
+        for count, least in ((6_000_000, 37037), (20_000_000, 123456)):
+            message = refused(self, server.post("/v1/chat/completions", chat("a " * (count // 2))), 400, "messages",
+                              "context_length_exceeded")
+            self.assertIn(f"{count} bytes and so {least} tokens at least, and the context is 2048", message)
         ok(self, server.post("/v1/completions", completion(max_tokens=1)))
         self.assertEqual(server.metric("num_requests_waiting") + server.metric("num_requests_running"), 0)
 

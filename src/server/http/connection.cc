@@ -172,7 +172,12 @@ Task<void> Connection::run() {
   if (open_) {
     boost::asio::co_spawn(
         executor_, [self] { return self->read_input(); }, boost::asio::detached);
-    while (co_await serve_one()) {
+    if (transport_->wants_no_tls()) {
+      RequestParser none(shared_.limits);
+      co_await refuse(400, "tls_wanted", "this address speaks TLS: ask it with https://", none);
+    } else {
+      while (co_await serve_one()) {
+      }
     }
     co_await linger();
   }
@@ -374,13 +379,21 @@ Task<bool> Connection::send(Piece piece, Exchange& exchange, bool streams) {
 /// Lets the client read what was sent: a socket that is closed with input unread makes the client's system throw the
 /// response away.
 Task<void> Connection::linger() {
-  const auto patience = std::chrono::milliseconds(shared_.draining ? 500 : 2000);
+  constexpr auto kSilence = std::chrono::seconds(2);
+  constexpr auto kAltogether = std::chrono::seconds(30);  // of a client that goes on sending what is thrown away
+  constexpr auto kWhenDraining = std::chrono::milliseconds(500);
   discard_ = true;
   input_.clear();
   space_.notify();
   co_await transport_->finish();
-  const Clock::time_point end = Clock::now() + patience;
-  while (!input_ended_ && Clock::now() < end) co_await event_.wait_until(end);
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point heard = begin;
+  while (!input_ended_) {
+    const Clock::time_point end =
+        shared_.draining ? begin + kWhenDraining : std::min(heard + kSilence, begin + kAltogether);
+    if (Clock::now() >= end) break;
+    if (co_await event_.wait_until(end)) heard = Clock::now();
+  }
 }
 
 }  // namespace pagoda::server::http

@@ -8,15 +8,27 @@
 
 #include <algorithm>
 
+#include "base/format.h"
+
 namespace pagoda::server::http {
 namespace {
 
 namespace beast = boost::beast;
 using Error = beast::http::error;
 
-Fault fault_of(const beast::error_code& error) {
-  if (error == Error::body_limit) return {413, "body_too_large", "the body is larger than this server takes"};
-  if (error == Error::header_limit) return {431, "headers_too_large", "the headers are larger than this server takes"};
+Fault too_large_body(const Limits& limits) {
+  return {413, "body_too_large", format("the body is larger than the {} bytes that are taken", limits.body_bytes)};
+}
+
+Fault too_large_headers(const Limits& limits) {
+  return {431, "headers_too_large",
+          format("a header is larger than the {} bytes that are taken, or all are than {}", limits.header_bytes,
+                 limits.headers_bytes)};
+}
+
+Fault fault_of(const beast::error_code& error, const Limits& limits) {
+  if (error == Error::body_limit) return too_large_body(limits);
+  if (error == Error::header_limit) return too_large_headers(limits);
   if (error == Error::bad_version) return {505, "http_version", "this server speaks HTTP/1.0 and HTTP/1.1"};
   if (error == Error::bad_content_length || error == Error::bad_transfer_encoding ||
       error == Error::multiple_content_length) {
@@ -59,24 +71,28 @@ const std::string* Request::header(std::string_view name) const {
 }
 
 HeadBound bound_head(std::string_view bytes, const Limits& limits) {
-  constexpr Fault kLine{414, "uri_too_long", "the request line is longer than this server takes"};
-  constexpr Fault kField{431, "headers_too_large", "a header, or all of them, are larger than this server takes"};
-  constexpr Fault kCount{431, "too_many_headers", "the request has more headers than this server takes"};
   std::size_t begin = 0;
   std::size_t lines = 0;
   for (;;) {
     const std::size_t end = bytes.find('\n', begin);
     const std::size_t length = (end == std::string_view::npos ? bytes.size() : end) - begin;
-    if (lines == 0 && length > limits.request_line_bytes) return {.fault = kLine};
-    if (lines > 0 && length > limits.header_bytes) return {.fault = kField};
+    if (lines == 0 && length > limits.request_line_bytes) {
+      return {.fault = Fault{
+                  414, "uri_too_long",
+                  format("the request line is longer than the {} bytes that are taken", limits.request_line_bytes)}};
+    }
+    if (lines > 0 && length > limits.header_bytes) return {.fault = too_large_headers(limits)};
     if (end == std::string_view::npos) break;
     const bool empty = length == 0 || (length == 1 && bytes[begin] == '\r');
     begin = end + 1;
-    if (begin > limits.request_line_bytes + limits.headers_bytes) return {.fault = kField};
+    if (begin > limits.request_line_bytes + limits.headers_bytes) return {.fault = too_large_headers(limits)};
     if (empty) return {.bytes = begin};
-    if (++lines > limits.num_headers + 1) return {.fault = kCount};
+    if (++lines > limits.num_headers + 1) {
+      return {.fault = Fault{431, "too_many_headers",
+                             format("the request has more than the {} headers that are taken", limits.num_headers)}};
+    }
   }
-  if (bytes.size() > limits.request_line_bytes + limits.headers_bytes) return {.fault = kField};
+  if (bytes.size() > limits.request_line_bytes + limits.headers_bytes) return {.fault = too_large_headers(limits)};
   return {};
 }
 
@@ -103,7 +119,7 @@ std::size_t RequestParser::put(std::string_view bytes) {
     taken += now;
     if (error == Error::need_more) break;
     if (error) {
-      fault_ = fault_of(error);
+      fault_ = fault_of(error, limits_);
       break;
     }
     if (now == 0) break;
@@ -127,7 +143,7 @@ std::size_t RequestParser::put_head(std::string_view bytes) {
   beast::error_code error;
   const std::size_t taken = parser_->beast.put(boost::asio::buffer(bytes.data(), *bound.bytes), error);
   if (error && error != Error::need_more) {
-    fault_ = fault_of(error);
+    fault_ = fault_of(error, limits_);
   } else if (!parser_->beast.is_header_done() || taken != *bound.bytes) {
     fault_ = Fault{400, "bad_request", "the request is not valid HTTP"};
   } else {
@@ -162,7 +178,7 @@ void RequestParser::take_head() {
   } else if (std::ranges::any_of(request.headers, other_coding) || num_of("transfer-encoding") > 1) {
     fault_ = Fault{400, "bad_framing", "the only Transfer-Encoding taken is chunked, alone"};
   } else if (const auto length = parser_->beast.content_length(); length && *length > limits_.body_bytes) {
-    fault_ = Fault{413, "body_too_large", "the body is larger than this server takes"};
+    fault_ = too_large_body(limits_);
   }
 }
 

@@ -15,7 +15,7 @@ namespace pagoda::server::http {
 struct Fault {
   int status = 400;
   std::string_view code{};
-  std::string_view sentence{};
+  std::string sentence{};
 };
 
 /// Reads one request out of bytes that come in parts, however they are cut. Bounds the head by `limits` before it is

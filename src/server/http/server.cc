@@ -195,7 +195,13 @@ Result<std::unique_ptr<Server>> Server::bind(const Endpoint& endpoint, const Lim
   if (!error && !local) acceptor.set_option(Acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(where, error);
   if (!error) acceptor.listen(kBacklog, error);
-  if (error) return fail(ErrorCode::kIoFailed, "cannot listen on {}: {}", name, error.message());
+  if (error) {
+    const bool taken = error == asio::error::address_in_use;
+    return fail(ErrorCode::kIoFailed, "cannot listen on {}: {}{}", name, error.message(),
+                !taken  ? ""
+                : local ? "; a server answers there, or it is no socket: --unix-socket takes another path"
+                        : "; --port takes another port, or 0 for any free one");
+  }
   if (local) {
     state->unix_path = endpoint.unix_socket;
     state->unix_socket = socket_at(endpoint.unix_socket);

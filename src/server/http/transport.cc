@@ -81,11 +81,23 @@ class TlsTransport final : public Transport {
 
   Task<bool> handshake() override {
     Error error;
+    co_await stream_.next_layer().async_wait(Socket::wait_read, into(error));
+    if (error) co_return false;
+    char first = 0;  // of TLS a control character, of HTTP a method's letter
+    stream_.next_layer().receive(asio::buffer(&first, 1), Socket::message_peek, error);
+    if (!error && first >= 'A' && first <= 'Z') {
+      plain_ = std::make_unique<PlainTransport>(std::move(stream_.next_layer()));
+      co_return true;
+    }
+    error.clear();
     co_await stream_.async_handshake(asio::ssl::stream_base::server, into(error));
     co_return !error;
   }
 
+  bool wants_no_tls() const override { return plain_ != nullptr; }
+
   Task<bool> read(std::string& bytes) override {
+    if (plain_) co_return co_await plain_->read(bytes);
     std::array<char, 4096> buffer;
     Error error;
     const std::size_t size = co_await stream_.async_read_some(asio::buffer(buffer), into(error));
@@ -94,6 +106,7 @@ class TlsTransport final : public Transport {
   }
 
   Task<bool> write(std::string_view bytes, std::chrono::milliseconds patience) override {
+    if (plain_) co_return co_await plain_->write(bytes, patience);
     while (!bytes.empty()) {
       const std::string_view slice = bytes.substr(0, kSlice);
       const Deadline deadline(*this, stream_.get_executor(), patience);
@@ -106,18 +119,21 @@ class TlsTransport final : public Transport {
   }
 
   Task<void> finish() override {
+    if (plain_) co_return co_await plain_->finish();
     const Deadline deadline(*this, stream_.get_executor(), std::chrono::seconds(1));
     Error ignored;
     co_await stream_.async_shutdown(into(ignored));
   }
 
   void close() override {
+    if (plain_) return plain_->close();
     Error ignored;
     stream_.lowest_layer().close(ignored);
   }
 
  private:
   asio::ssl::stream<Socket> stream_;
+  std::unique_ptr<PlainTransport> plain_;  ///< what has taken the socket of a client without TLS
 };
 
 }  // namespace

@@ -39,6 +39,9 @@ class Transport {
   /// False: the client speaks no TLS that we take.
   virtual Task<bool> handshake() = 0;
 
+  /// After the handshake: this address speaks TLS, and the client speaks HTTP without it, in which it can be told so.
+  virtual bool wants_no_tls() const { return false; }
+
   /// Appends what comes to `into`; false: nothing comes any more.
   virtual Task<bool> read(std::string& into) = 0;
 
