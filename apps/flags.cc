@@ -382,6 +382,18 @@ void add_serve(CLI::App& app, Arguments& out) {
   add_limits(app, options.limits);
 }
 
+/// One of those that can be written; of a name that `bench` knows, the one to use.
+CLI::Validator quantize_format() {
+  return CLI::Validator(
+      [one = one_of(quantize_formats())](std::string& text) -> std::string {
+        const std::string like = quantize_format_like(text);
+        const std::string wrong = one(text);
+        if (wrong.empty() || like.empty()) return wrong;
+        return pagoda::format("{} is read, but not written: {} holds the same weights", text, like);
+      },
+      {});
+}
+
 void add_quantize(CLI::App& app, Arguments& out) {
   add_model(app, out);
   app.add_option("OUT", out.output, "what to write: a file for GGUF's formats, a directory for others")
@@ -392,7 +404,7 @@ void add_quantize(CLI::App& app, Arguments& out) {
   app.add_option("--format", out.quantize.format, "required; one of " + names)
       ->type_name("FORMAT")
       ->required()
-      ->check(one_of(quantize_formats()));
+      ->check(quantize_format());
   app.add_flag("--overwrite", out.quantize.overwrite, "replace OUT if it exists");
   add_ignore_key(app, out);
   add_threads(app, out);

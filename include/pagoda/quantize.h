@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pagoda/library.h"
@@ -48,6 +49,10 @@ struct Quantized {
 
 /// Formats that can be written, by name.
 std::vector<std::string> quantize_formats();
+
+/// The one of them that holds the same weights as a format known by this name elsewhere, "packed4_g128" for
+/// "gptq4_g128"; empty if there is none.
+std::string quantize_format_like(std::string_view name);
 
 /// Writes the model at `in` (a GGUF file or a Hugging Face directory) to `out` in another format, with its
 /// configuration, tokenizer and chat template: a GGUF file for GGUF's types, a Hugging Face directory for others. What

@@ -51,6 +51,14 @@ Result<PlannedDevice> on_host(const Library::State& library, const DescribedFile
   return PlannedDevice{std::make_unique<device::HostDevice>(std::move(caps)), std::move(plan)};
 }
 
+/// Where the CPU is not what was asked for: says why, once it is clear that it will do.
+Result<PlannedDevice> on_host_because(std::string_view reason, const Library::State& library,
+                                      const DescribedFile& described, const ModelOptions& options) {
+  auto planned = on_host(library, described, options, library.cpu);
+  if (planned.ok()) library.log(LogLevel::kInfo, pagoda::format("running on the CPU: {}", reason));
+  return planned;
+}
+
 /// A GPU with the plan for it, if it holds that.
 Result<PlannedDevice> on_gpu(const Library::State& library, const DescribedFile& described, const ModelOptions& options,
                              std::int32_t ordinal) {
@@ -67,7 +75,7 @@ Result<PlannedDevice> on_gpu(const Library::State& library, const DescribedFile&
   }
   const runtime::CacheSize size{.tokens = options.kv_tokens.value_or(0), .bytes = options.kv_bytes.value_or(0)};
   const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, size));
-  const std::int64_t needed = plan.weight_bytes + memory.cache_bytes + memory.workspace_bytes + runtime::kMemoryReserve;
+  const std::int64_t needed = gpu_bytes(plan, memory);
   if (const std::int64_t free = device->context()->free_bytes(); needed > free) {
     return fail(ErrorCode::kDeviceMemory,
                 "{} has {} bytes free, and the model needs {}: {} of weights, {} of KV cache, {} of workspace; --ctx "
@@ -80,8 +88,7 @@ Result<PlannedDevice> on_gpu(const Library::State& library, const DescribedFile&
 Result<PlannedDevice> automatic(const Library::State& library, const DescribedFile& described,
                                 const ModelOptions& options) {
   if (options.precision == Precision::kHigh) {
-    library.log(LogLevel::kInfo, "running on the CPU: --precision high is the CPU's");
-    return on_host(library, described, options, library.cpu);
+    return on_host_because("--precision high is the CPU's", library, described, options);
   }
   const auto driver = driver_of(library);
   std::string reason = driver.ok() ? "" : driver.error().message;
@@ -91,11 +98,14 @@ Result<PlannedDevice> automatic(const Library::State& library, const DescribedFi
     if (planned.ok() || kind_of(planned.error().code) == ErrorKind::kUsage) return planned;
     reason = planned.error().message;
   }
-  library.log(LogLevel::kInfo, pagoda::format("running on the CPU: {}", reason));
-  return on_host(library, described, options, library.cpu);
+  return on_host_because(reason, library, described, options);
 }
 
 }  // namespace
+
+std::int64_t gpu_bytes(const model::Plan& plan, const runtime::RunnerMemory& memory) {
+  return plan.weight_bytes + memory.cache_bytes + memory.workspace_bytes + runtime::kMemoryReserve;
+}
 
 Result<PlannedDevice> choose_device(const Library::State& library, const DescribedFile& described,
                                     const ModelOptions& options) {

@@ -7,6 +7,7 @@
 
 #include "api/describe.h"
 #include "device/device.h"
+#include "runtime/host_runner.h"
 
 namespace pagoda::api {
 
@@ -20,6 +21,9 @@ struct PlannedDevice {
 /// kInvalidArgument (no such word), kDeviceMissing and kDeviceUnfit (a GPU was asked for), those of plan_for.
 Result<PlannedDevice> choose_device(const Library::State& library, const DescribedFile& described,
                                     const ModelOptions& options);
+
+/// What a model takes of a GPU's memory, with what is left free there.
+std::int64_t gpu_bytes(const model::Plan& plan, const runtime::RunnerMemory& memory);
 
 /// What a plan may be made for without the device: a GPU's `caps_name` (see device::gpu_caps), or the CPU or the
 /// reference. With neither it is the device itself, which has to be there.

@@ -6,6 +6,7 @@
 
 #include "api/devices.h"
 #include "base/format.h"
+#include "runtime/cuda_runner.h"
 #include "runtime/host_runner.h"
 
 namespace pagoda {
@@ -40,6 +41,17 @@ Fact split_line(const std::string& line) {
 
 std::string bytes_text(std::int64_t bytes) {
   return pagoda::format("{:.1f} MiB", static_cast<double>(bytes) / (1024.0 * 1024.0));
+}
+
+/// What the plan takes of the GPU's memory, and what would do if that is too much.
+std::string fit_text(const device::DeviceCaps& caps, const model::Plan& plan, const runtime::RunnerMemory& memory) {
+  const std::int64_t there = caps.gpu.memory_bytes;
+  const std::int64_t needed = api::gpu_bytes(plan, memory);
+  const std::string text = pagoda::format("{}, of which {} stay free; {} has {}", bytes_text(needed),
+                                          bytes_text(runtime::kMemoryReserve), caps.name, bytes_text(there));
+  if (needed <= there) return text;
+  if (needed - memory.cache_bytes > there) return text + ": too little, whatever the cache's size";
+  return text + ": too little; a smaller --ctx or --kv-tokens makes the cache smaller";
 }
 
 void add_plan(Inspection& out, const model::Plan& plan) {
@@ -95,6 +107,9 @@ Result<Inspection> inspect_file(const Library& library, const std::string& path,
   const runtime::RunnerMemory memory = PAGODA_TRY(runtime::runner_memory(plan, size));
   add_plan(out, plan);
   out.memory.push_back({.name = "KV cache, when full", .value = bytes_text(memory.cache_bytes)});
+  if (caps.kind == device::DeviceKind::kCuda) {
+    out.memory.push_back({.name = "in all", .value = fit_text(caps, plan, memory)});
+  }
   return out;
 }
 

@@ -129,6 +129,14 @@ Result<Quantized> quantize_described(const Library::State& library, const std::s
 
 std::vector<std::string> quantize_formats() { return api::target_names(); }
 
+std::string quantize_format_like(std::string_view name) {
+  const std::vector<std::string> known = quantize_formats();
+  for (const quant::FormatAlias& alias : quant::format_aliases()) {
+    if (alias.name == name && std::ranges::find(known, alias.of) != known.end()) return std::string(alias.of);
+  }
+  return {};
+}
+
 /// One of the places where exceptions end, as Model::open is.
 Result<Quantized> quantize(const Library& library, const std::string& in, const std::string& out,
                            const QuantizeOptions& options) {

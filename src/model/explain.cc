@@ -41,17 +41,23 @@ std::string_view input_of(const kernels::LinearKernel& linear, const Problem& pr
   return "";
 }
 
+/// Of a GPU's candidates none asks for it.
+std::string precision_of(const kernels::LinearProblem& product, const Plan& plan) {
+  if (plan.caps.kind == device::DeviceKind::kCuda) return {};
+  return pagoda::format(" at precision {}", kernels::to_string(product.precision));
+}
+
 template <class Chosen>
 StageChoice choice_with_product(std::string_view stage, const Chosen& chosen, const Plan& plan) {
   kernels::LinearProblem product = chosen.problem.product;
   const kernels::LinearKernel* linear = kernels::first_linear_kernel(product, plan.caps);
-  return {.stage = std::string(stage),
-          .layers = {},
-          .candidate = pagoda::format("{}: {}", chosen.kernel->name, linear->name),
-          .layout = layouts_of(chosen.problem.product),
-          .reason = pagoda::format("the first of linear's candidates that reads {} at precision {} on {}{}",
-                                   formats_of(product), kernels::to_string(product.precision), plan.caps.name,
-                                   input_of(*linear, chosen.problem, plan))};
+  return {
+      .stage = std::string(stage),
+      .layers = {},
+      .candidate = pagoda::format("{}: {}", chosen.kernel->name, linear->name),
+      .layout = layouts_of(chosen.problem.product),
+      .reason = pagoda::format("the first of linear's candidates that reads {}{} on {}{}", formats_of(product),
+                               precision_of(product, plan), plan.caps.name, input_of(*linear, chosen.problem, plan))};
 }
 
 constexpr std::size_t kStagesOfALayer = 5;

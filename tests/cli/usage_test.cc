@@ -265,6 +265,14 @@ TEST(UsageTest, ABenchThatDoesNotFit) {
     expect_refused(flags, code, word);
   };
   bench({"-p", "900"}, 2, "a test of 901 tokens, depth and answer included, is beyond the context of 200");
+  // What the device is, is said once where it is chosen by itself, and not at all where nothing comes of it.
+  for (const char* prompt : {"900", "150"}) {
+    const Outcome outcome = run({"bench", file.path(), "--samples", "1", "-p", prompt, "-n", "0"});
+    const std::string chosen = "running on the CPU";
+    const std::size_t first = outcome.err.find(chosen);
+    if (first == std::string::npos) continue;  // a GPU is there
+    EXPECT_EQ(outcome.err.find(chosen, first + 1), std::string::npos) << outcome.err;
+  }
   bench({"-p", "64", "-n", "8", "-b", "8", "--kv-tokens", "128"}, 1, "8 sequences of 65 tokens at once need 640");
   const Outcome whole =
       run({"bench", file.path(), "--device", "cpu", "--samples", "1", "-p", "199", "-n", "0", "--json"});
@@ -332,6 +340,8 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"inspect", kModel, "--plan", "--device", "cpu", "--caps", "h200"}, 2, "the GPU h200 is named");
   expect_refused({"inspect", kModel, "--plan", "--device", "reference", "--caps", "h200"}, 2, "the GPU h200 is named");
   expect_refused({"inspect", kModel, "--device", "cuda", "--caps", "h200"}, 2, "the GPU h200 is named");
+  expect_refused({"quantize", "/nowhere.gguf", "out", "--format", "gptq4_g128"}, 2, "packed4_g128 holds the same");
+  expect_refused({"quantize", "/nowhere.gguf", "out", "--format", "bnb_nf4"}, 2, "must be one of f32, ");
   expect_refused({"detokenize", "/nowhere.gguf", "[1, 2"}, 2, "JSON list");
   expect_refused({"detokenize", "/nowhere.gguf", "[1.5]"}, 2, "JSON list");
   expect_refused({"detokenize", "/nowhere.gguf", "[-1]"}, 2, "-1");

@@ -73,6 +73,28 @@ TEST(GpuPlans, AreShownForGpusThatAreNotHere) {
   EXPECT_NE(unknown.error().message.find("h200, h100, a100"), std::string::npos) << unknown.error().message;
 }
 
+/// What `inspect --plan` says of the model's place in that GPU's memory.
+std::string fit_of(const Library& library, ModelOptions options, const char* gpu) {
+  options.device = "cuda";
+  const std::string config = PAGODA_SOURCE_DIR "/configs/Llama-3.1-8B.json";
+  const auto shown = inspect(library, config, {.model = options, .plan = true, .caps = gpu});
+  if (!shown.ok()) return shown.error().message;
+  const auto fact = std::ranges::find(shown->memory, "in all", &Fact::name);
+  return fact == shown->memory.end() ? "nothing" : fact->value;
+}
+
+TEST(GpuPlans, TellWhatDoesNotFit) {
+  const Library library = Library::create({.threads = 1}).value();
+  using testing::AllOf;
+  using testing::HasSubstr;
+  using testing::Not;
+  const ModelOptions whole{.dummy_weights = "bf16"};  // 15 GiB and the cache of 131,072 tokens
+  EXPECT_THAT(fit_of(library, whole, "h200"), AllOf(HasSubstr("NVIDIA H200 has"), Not(HasSubstr("too little"))));
+  EXPECT_THAT(fit_of(library, whole, "l4"), HasSubstr("NVIDIA L4 has 22528.0 MiB: too little; a smaller --ctx"));
+  EXPECT_THAT(fit_of(library, {.context = 8192, .dummy_weights = "bf16"}, "l4"), Not(HasSubstr("too little")));
+  EXPECT_THAT(fit_of(library, {.context = 64, .dummy_weights = "f32"}, "l4"), HasSubstr("too little, whatever"));
+}
+
 // Every format is one for every configuration's weights, on every GPU; a width that its blocks do not divide is refused
 // with both numbers.
 TEST(GpuPlans, OfEveryConfigurationInEveryFormat) {
