@@ -48,6 +48,7 @@ class GenerateAnswer final : public http::Answer {
   http::Piece keep_alive() override;
   http::Piece cut_short() override;
   bool streams() const override { return streams_; }
+  bool holds_body() const override { return !started_ && !response_; }
   std::string log_members() const override;
 
  private:

@@ -21,6 +21,16 @@ def statuses(data):
     return [int(part.split(b" ", 1)[0]) for part in data.split(b"HTTP/1.1 ")[1:]]
 
 
+def upload(client, size=1_000_000):
+    """What comes back to a client that looks for no answer before it has sent everything, and takes seconds for that."""
+    client.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n"
+                   b"Content-Type: application/json\r\n\r\n" % size)
+    for _ in range(8):
+        client.sendall(b" " * (size // 8))
+        time.sleep(0.4)
+    return read_all(client)
+
+
 class Http(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -52,7 +62,8 @@ class Http(unittest.TestCase):
         for data in (b"\r\n\r\nnonsense\r\n\r\n", b"GET  / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
                      b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
                      b"GET /\x00 HTTP/1.1\r\nHost: x\r\n\r\n", b"GET x HTTP/1.1\r\nHost: x\r\n\r\n",
-                     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"):
+                     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+                     b"GET /version HTTP/1.1\nHost: x\n\n", b"GET /version HTTP/1.1\r\nHost: x\n\r\n"):
             self.one(data, 400)
         self.one(b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", 505)
 
@@ -66,6 +77,8 @@ class Http(unittest.TestCase):
                         b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
                         b"Content-Length: 3x\r\n", b"Content-Length: 99999999999999999999999\r\n"):
             self.one(post + headers + b"\r\nabc", 400)
+        old = post.replace(b"1.1", b"1.0") + b"Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
+        self.one(old + b"2\r\n{}\r\n0\r\n\r\n", 400)
         self.one(post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n", 400)
 
     def test_bodies(self):
@@ -84,17 +97,12 @@ class Http(unittest.TestCase):
         got = self.server.raw(post + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         self.assertTrue(got.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), got)
         self.one(post + b"Expect: tea\r\nContent-Length: 2\r\n\r\n{}", 417)
+        old = post.replace(b"1.1", b"1.0") + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+        self.one(old + body, 200)
 
     def test_a_refused_body_may_be_sent_to_its_end(self):
-        """For a client that does not look for an answer before it has sent everything, and takes seconds for that."""
-        size = 1_000_000
         with self.server.connect() as client:
-            client.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n"
-                           b"Content-Type: application/json\r\n\r\n" % size)
-            for _ in range(8):
-                client.sendall(b" " * (size // 8))
-                time.sleep(0.4)
-            answer = read_all(client)
+            answer = upload(client)
         self.assertEqual(statuses(answer), [413])
         self.assertIn("larger than the 100000 bytes that are taken", json.loads(answer.split(b"\r\n\r\n", 1)[1])
                       ["error"]["message"])
@@ -309,6 +317,10 @@ class Http(unittest.TestCase):
             with small.connect() as client:
                 client.sendall(GET + b"\r\n")
                 self.assertEqual(statuses(read_all(client)), [503])
+            with small.connect() as client:  # that sends before it looks
+                client.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 30000000\r\n\r\n")
+                client.sendall(b" " * 30_000_000)
+                self.assertEqual(statuses(read_all(client)), [503])
             for client in held:
                 client.close()
             time.sleep(0.1)
@@ -329,10 +341,30 @@ class Http(unittest.TestCase):
                     self.assertIn("retry-after", headers)
 
 
+    def test_all_bodies_together_are_bounded(self):
+        post = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+        def whole(size):
+            return post % size + b'{"prompt": "' + b"a" * (size - 14) + b'"}'
+
+        with Server("--ctx", "2048", "--max-bodies", "1000") as small:
+            for size, status in ((1001, 503), (1000, 200), (1001, 503)):  # also one that comes in one piece
+                self.assertEqual(statuses(small.raw(whole(size).replace(b"Host", b"Connection: close\r\nHost", 1))), [status])
+            with small.connect() as client:
+                for _ in range(5):  # what was answered counts no more
+                    client.sendall(whole(600))
+                    self.assertIn(b" 200 OK", client.recv(65536).split(b"\r\n")[0])
+            with small.connect() as half:
+                half.sendall(whole(600)[:-1])
+                self.assertTrue(small.wait_for(lambda: statuses(small.raw(whole(600) )) == [503]))
+                self.assertEqual(small.get("/health")[0], 200)  # has no body
+            self.assertTrue(small.wait_for(lambda: small.post("/tokenize", {"prompt": "a" * 600})[0] == 200))
+
+
 class Keys(unittest.TestCase):
     def test_everything_but_the_open_routes_needs_a_key(self):
         with tempfile.NamedTemporaryFile("w") as file:
-            file.write("# keys\nfrom-file\n\n")
+            file.write("\ufefffrom-windows\r\n# keys\nfrom-file\n\n")
             file.flush()
             with Server("--ctx", "256", "--api-key", "first", "--api-key", "second", "--api-key-file", file.name,
                         "--cors-origin", "https://chat.example", env={"PAGODA_API_KEY": "from-env"}) as server:
@@ -347,7 +379,7 @@ class Keys(unittest.TestCase):
                         else:
                             self.assertEqual(status, 401, (method, path))
                 self.assertEqual(server.get("/")[0], 200)
-                for key in ("first", "second", "from-file", "from-env"):
+                for key in ("first", "second", "from-file", "from-windows", "from-env"):
                     self.assertEqual(server.get("/v1/models", headers={"Authorization": "Bearer " + key})[0], 200)
                 self.assertEqual(server.get("/v1/models", headers={"X-Api-Key": "second"})[0], 200)
                 for wrong in ("Bearer firs", "Bearer first2", "Bearer ", "first", "Basic first", "Bearer # keys"):
@@ -361,11 +393,11 @@ class Keys(unittest.TestCase):
     def preflight(self, server):
         """CASES I7."""
         asks = {"Origin": "https://chat.example", "Access-Control-Request-Method": "POST",
-                "Access-Control-Request-Headers": "authorization, content-type"}
+                "Access-Control-Request-Headers": "authorization,content-type,x-stainless-os"}  # as OpenAI's client
         status, headers, data = server.request("OPTIONS", "/v1/chat/completions", headers=asks)
         self.assertEqual((status, data), (204, b""))
         self.assertEqual(headers["access-control-allow-origin"], "https://chat.example")
-        self.assertIn("authorization", headers["access-control-allow-headers"])
+        self.assertEqual(headers["access-control-allow-headers"], asks["Access-Control-Request-Headers"])
         self.assertEqual(server.request("OPTIONS", "/v1/chat/completions",
                                         headers={**asks, "Origin": "https://evil.example"})[0], 401)
         for key, expected in (("first", 200), ("wrong", 401)):
@@ -376,6 +408,22 @@ class Keys(unittest.TestCase):
             self.assertEqual(headers["access-control-allow-origin"], "https://chat.example")
 
 
+    def test_keys_that_no_header_can_carry(self):
+        for flags, env in ((["--api-key", "a\n"], {}), (["--api-key", " a"], {}), ([], {"PAGODA_API_KEY": "a\n"}),
+                           ([], {"PAGODA_API_KEY": " "})):
+            done = subprocess.run([PROGRAM, "serve", "x.gguf", "--port", "0", *flags], env={**os.environ, **env},
+                                  capture_output=True, text=True, timeout=20)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("is no key", done.stderr)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("good\nb\tad\n")
+            file.flush()
+            done = subprocess.run([PROGRAM, "serve", "x.gguf", "--port", "0", "--api-key-file", file.name],
+                                  capture_output=True, text=True, timeout=20)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"{file.name}, line 2 is no key", done.stderr)
+
+
 class Transports(unittest.TestCase):
     def test_tls(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -383,7 +431,7 @@ class Transports(unittest.TestCase):
             subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                             "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
                             "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-            with Server("--ctx", "256", "--tls-cert", cert, "--tls-key", key) as server:
+            with Server("--ctx", "256", "--max-body", "100000", "--tls-cert", cert, "--tls-key", key) as server:
                 context = ssl.create_default_context(cafile=cert)
                 body = json.dumps(completion(max_tokens=4, stream=True)).encode()
                 with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as client:
@@ -401,9 +449,13 @@ class Transports(unittest.TestCase):
                 with server.connect() as nonsense:
                     nonsense.sendall(b"\x16nonsense\r\n\r\n")
                     self.assertNotIn(b"HTTP", read_all(nonsense))
-                with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as client:
+                with context.wrap_socket(server.connect(), server_hostname="127.0.0.1",
+                                         suppress_ragged_eofs=False) as client:
                     client.sendall(GET + b"Connection: close\r\n\r\n")
-                    self.assertEqual(statuses(read_all(client)), [200])
+                    self.assertEqual(statuses(read_all(client)), [200])  # and TLS's own end
+                with context.wrap_socket(server.connect(), server_hostname="127.0.0.1",
+                                         suppress_ragged_eofs=False) as client:
+                    self.assertEqual(statuses(upload(client)), [413])
 
     def test_a_key_with_a_pass_phrase_is_not_asked_for(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -488,6 +540,9 @@ class Transports(unittest.TestCase):
                     ("tune = true\n", ["--deterministic"], "--tune"),
                     ('tls-cert = "x"\n', [], "--tls-cert requires --tls-key.*--tls-cert stands in the"),
                     ('unix-socket = ""\n', ["--port", "0"], "line 1: unix-socket must not be empty"),
+                    ("api-key = []\n", [], "line 1: api-key must not be an empty list"),
+                    ('"--port" = 1\n', [], 'line 1: "--port" is no key'),
+                    ('"" = 1\n', [], 'line 1: "" is no key'),
                     ('cors-origin = ["https://a.example", "https://b.example/"]\n', [], "line 1:.*https://b.example/")):
                 file.seek(0)
                 file.truncate()
@@ -618,7 +673,7 @@ class Ends(unittest.TestCase):
             done = subprocess.run([PROGRAM, "serve", "no.gguf",
                                    "--port", str(server.port)], capture_output=True, text=True, timeout=30)
             self.assertEqual(done.returncode, 1)
-            self.assertIn("cannot listen on 127.0.0.1", done.stderr)
+            self.assertRegex(done.stderr, f"cannot listen on 127.0.0.1:{server.port}: .* --port takes another port")
 
 
 if __name__ == "__main__":

@@ -197,9 +197,11 @@ Task<void> Connection::read_input() {
 }
 
 Task<bool> Connection::serve_one() {
-  RequestParser parser(shared_.limits);
-  if (!co_await read_request(parser)) co_return false;
-  const bool again = co_await respond(parser);
+  bool again = false;
+  {
+    RequestParser parser(shared_.limits);
+    if (co_await read_request(parser)) again = co_await respond(parser);
+  }
   count_body(0);
   co_return again;
 }
@@ -231,7 +233,7 @@ Task<bool> Connection::read_request(RequestParser& parser) {
       if (!co_await check_head(parser)) co_return false;
     }
     if (parser.head_done()) count_body(parser.body_bytes());
-    if (shared_.bodies_bytes > shared_.limits.all_bodies_bytes) {
+    if (body_bytes_ > 0 && shared_.bodies_bytes > shared_.limits.all_bodies_bytes) {
       co_return co_await refuse(503, "overloaded", "the server reads too many large requests now", parser);
     }
     if (parser.done()) co_return true;
@@ -255,7 +257,8 @@ Task<bool> Connection::check_head(RequestParser& parser) {
   refusal_ = shared_.routes->refuse(request);
   if (parser.done()) co_return true;
   if (refusal_) co_return co_await refuse(std::move(*refusal_), parser);
-  if (request.header("expect") == nullptr) co_return true;
+  // Of HTTP/1.0 it is to be ignored (RFC 9110, 10.1.1).
+  if (request.header("expect") == nullptr || !parser.http_1_1()) co_return true;
   if (!parser.expects_continue()) {
     co_return co_await refuse(417, "expectation_failed", "the only expectation met is 100-continue", parser);
   }
@@ -339,6 +342,7 @@ Task<bool> Connection::follow(Answer& answer, Exchange& exchange) {
   for (;;) {
     const bool cut = Clock::now() >= shared_.cut_off;
     Piece piece = next_of(answer, cut, exchange);
+    if (!answer.holds_body()) count_body(0);
     if (piece.empty()) {
       if (input_ended_) co_return false;
       co_await event_.wait_until(std::min(last_sent + quiet, shared_.cut_off));

@@ -20,7 +20,7 @@ struct Shared {
   bool draining = false;
   Clock::time_point cut_off = Clock::time_point::max();      ///< answers end here
   Clock::time_point reads_until = Clock::time_point::max();  ///< what is no whole request then is not waited for
-  std::size_t bodies_bytes = 0;                              ///< of requests that are being read or answered
+  std::size_t bodies_bytes = 0;                              ///< of requests that are being read, or wait for a worker
   std::uint64_t num_requests = 0;
 };
 

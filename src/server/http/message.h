@@ -69,6 +69,9 @@ class Answer {
 
   /// Whether data follow the head in pieces; asked when there is a head.
   virtual bool streams() const { return false; }
+
+  /// Whether the request's body is still kept: until then it counts among all bodies.
+  virtual bool holds_body() const { return false; }
 };
 
 /// An answer that is there at once.

@@ -83,7 +83,10 @@ HeadBound bound_head(std::string_view bytes, const Limits& limits) {
     }
     if (lines > 0 && length > limits.header_bytes) return {.fault = too_large_headers(limits)};
     if (end == std::string_view::npos) break;
-    const bool empty = length == 0 || (length == 1 && bytes[begin] == '\r');
+    if (length == 0 || bytes[end - 1] != '\r') {
+      return {.fault = Fault{400, "bad_request", "the lines of a request's head must end with CR and LF"}};
+    }
+    const bool empty = length == 1;
     begin = end + 1;
     if (begin > limits.request_line_bytes + limits.headers_bytes) return {.fault = too_large_headers(limits)};
     if (empty) return {.bytes = begin};
@@ -177,6 +180,8 @@ void RequestParser::take_head() {
     fault_ = Fault{400, "bad_target", "the request's target must be a path"};
   } else if (std::ranges::any_of(request.headers, other_coding) || num_of("transfer-encoding") > 1) {
     fault_ = Fault{400, "bad_framing", "the only Transfer-Encoding taken is chunked, alone"};
+  } else if (num_of("transfer-encoding") > 0 && !http_1_1()) {  // what stands between may not know it
+    fault_ = Fault{400, "bad_framing", "HTTP/1.0 has no Transfer-Encoding"};
   } else if (const auto length = parser_->beast.content_length(); length && *length > limits_.body_bytes) {
     fault_ = too_large_body(limits_);
   }
@@ -187,7 +192,9 @@ bool RequestParser::done() const { return parser_->head_taken && parser_->beast.
 Request& RequestParser::request() { return parser_->request; }
 bool RequestParser::keep_alive() const { return parser_->beast.keep_alive(); }
 bool RequestParser::http_1_1() const { return parser_->beast.get().version() >= 11; }
-std::size_t RequestParser::body_bytes() const { return parser_->beast.get().body().size(); }
+std::size_t RequestParser::body_bytes() const {
+  return done() ? parser_->request.body.size() : parser_->beast.get().body().size();
+}
 
 bool RequestParser::expects_continue() const {
   const std::string* const expect = parser_->request.header("expect");

@@ -126,6 +126,7 @@ struct Server::State {
 
   Task<void> accept();
   Task<void> serve(Socket socket, std::string peer);
+  Task<void> turn_away(Socket socket);
   void begin_drain(std::chrono::milliseconds patience);
   void leave_address();
   void on_signal();
@@ -136,6 +137,7 @@ struct Server::State {
   Shared shared;
   std::unordered_set<Connection*> connections;
   std::int64_t num_connections = 0;
+  std::int64_t num_turned_away = 0;  ///< and not closed yet
   Hooks hooks;
   std::chrono::milliseconds patience{0};
   std::string unix_path;
@@ -314,27 +316,41 @@ Task<void> Server::State::accept() {
     }
     std::string peer = peer_of(socket);
     if (peer != "unix") socket.set_option(Tcp::no_delay(true), error);
-    ++num_connections;
+    const bool too_many = num_connections >= static_cast<std::int64_t>(shared.limits.num_connections);
+    ++(too_many ? num_turned_away : num_connections);
     asio::co_spawn(
         loop->io,
-        [this, socket = std::move(socket), peer = std::move(peer)]() mutable {
-          return serve(std::move(socket), std::move(peer));
+        [this, too_many, socket = std::move(socket), peer = std::move(peer)]() mutable {
+          return too_many ? turn_away(std::move(socket)) : serve(std::move(socket), std::move(peer));
         },
         asio::detached);
   }
 }
 
-Task<void> Server::State::serve(Socket socket, std::string peer) {
-  if (num_connections > static_cast<std::int64_t>(shared.limits.num_connections)) {
+/// One that is too many is told so. Like any other it may be sending, and then reads what was sent to it only if its
+/// socket stays open a while; but of very many that is not kept up.
+Task<void> Server::State::turn_away(Socket socket) {
+  constexpr std::int64_t kMostLingering = 256;
+  constexpr auto kPatience = std::chrono::seconds(1);
+  try {
     const std::string body = shared.routes->error(503, "overloaded", "the server has too many connections").body;
     const std::string text = format(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {}\r\nretry-after: "
         "1\r\nconnection: close\r\n\r\n{}",
         body.size(), body);
     const auto transport = plain_transport(std::move(socket));
-    if (!tls) co_await transport->write(text, std::chrono::seconds(1));
+    const Deadline deadline(*transport, loop->io.get_executor(), kPatience);
+    if (!tls) co_await transport->write(text, kPatience);
     co_await transport->finish();
-  } else {
+    std::string ignored;
+    while (num_turned_away <= kMostLingering && co_await transport->read(ignored)) ignored.clear();
+  } catch (const std::exception&) {  // memory ran out: it is closed without a word
+  }
+  --num_turned_away;
+}
+
+Task<void> Server::State::serve(Socket socket, std::string peer) {
+  {
     std::unique_ptr<Transport> transport =
         tls ? tls_transport(std::move(socket), *tls) : plain_transport(std::move(socket));
     const auto connection =

@@ -75,6 +75,23 @@ class PlainTransport final : public Transport {
   Socket socket_;
 };
 
+/// The bytes of TLS's close_notify, after which the session sends nothing. Asio's own buffer would keep them until a write
+/// that can no longer come.
+std::string close_alert(SSL* session) {
+  BIO* const into = BIO_new(BIO_s_mem());
+  if (into == nullptr) return {};
+  BIO* const usual = SSL_get_wbio(session);
+  BIO_up_ref(usual);
+  SSL_set0_wbio(session, into);
+  SSL_shutdown(session);
+  char* bytes = nullptr;
+  const long size = BIO_get_mem_data(into, &bytes);
+  std::string alert(bytes, size > 0 ? static_cast<std::size_t>(size) : 0);
+  SSL_set0_wbio(session, usual);  // and `into` is freed
+  ERR_clear_error();
+  return alert;
+}
+
 class TlsTransport final : public Transport {
  public:
   TlsTransport(Socket socket, asio::ssl::context& context) : stream_(std::move(socket), context) {}
@@ -118,11 +135,15 @@ class TlsTransport final : public Transport {
     co_return true;
   }
 
+  /// Says that nothing more is sent, and no more: to wait for the client's word, as async_shutdown does, takes what the
+  /// client still sends for a fault.
   Task<void> finish() override {
     if (plain_) co_return co_await plain_->finish();
+    const std::string alert = close_alert(stream_.native_handle());
     const Deadline deadline(*this, stream_.get_executor(), std::chrono::seconds(1));
     Error ignored;
-    co_await stream_.async_shutdown(into(ignored));
+    co_await asio::async_write(stream_.next_layer(), asio::buffer(alert), into(ignored));
+    stream_.next_layer().shutdown(Socket::shutdown_send, ignored);
   }
 
   void close() override {
