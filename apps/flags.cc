@@ -40,7 +40,9 @@ void add_list(CLI::App& app, const char* name, std::vector<T>& out, const char* 
 }
 
 void add_model(CLI::App& app, Arguments& out, bool required = true) {
-  app.add_option("MODEL", out.model, "a GGUF file, or a Hugging Face directory")->required(required);
+  app.add_option("MODEL", out.model, "a GGUF file, or a Hugging Face directory")
+      ->required(required)
+      ->check(some_text());
 }
 
 void add_ignore_key(CLI::App& app, Arguments& out) {
@@ -334,7 +336,8 @@ void add_serve(CLI::App& app, Arguments& out) {
       ->check(some_text());
   app.add_option("--alias", options.alias, "the model's name for clients [the file's]")
       ->type_name("NAME")
-      ->check(some_text());
+      ->check(some_text())
+      ->check(utf8());
   add_max_running(app, out);
   app.add_option("--max-queued", out.options.max_queued, "requests that wait; one more is 429")->check(integer(0));
   add_seconds(app, "--drain-timeout", options.drain_time, "seconds for what runs at SIGTERM");

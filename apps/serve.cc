@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -16,23 +17,38 @@ namespace {
 
 constexpr std::uint64_t kMostKeyBytes = 1u << 20;
 
+/// One that no header can carry would lock everybody out who has it.
+Status check_key(std::string_view key, std::string_view origin) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  if (key.starts_with(' ') || key.ends_with(' ') || std::ranges::any_of(key, is_control)) {
+    return fail(ErrorCode::kInvalidArgument,
+                "{} is no key: it has a space at an end, a line's end or another control character", origin);
+  }
+  return Ok{};
+}
+
 /// Keys of a file, one a line; empty lines and lines that begin with # are none.
 Status read_keys(const std::string& path, std::vector<std::string>& keys) {
-  const std::string text = PAGODA_TRY(read_text(path, kMostKeyBytes));
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // that some editors write
+  std::string text = PAGODA_TRY(read_text(path, kMostKeyBytes));
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   std::size_t begin = 0;
-  while (begin < text.size()) {
+  for (int line = 1; begin < text.size(); ++line) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string key = text.substr(begin, end - begin);
     begin = end + 1;
     key.erase(0, std::min(key.find_first_not_of(" \t"), key.size()));
     while (!key.empty() && (key.back() == '\r' || key.back() == ' ' || key.back() == '\t')) key.pop_back();
-    if (!key.empty() && key.front() != '#') keys.push_back(std::move(key));
+    if (key.empty() || key.front() == '#') continue;
+    PAGODA_TRY(check_key(key, pagoda::format("{}, line {}", path, line)));
+    keys.push_back(std::move(key));
   }
   return Ok{};
 }
 
 Result<server::ServerOptions> server_options(const Arguments& arguments, LineLog& log) {
   server::ServerOptions options = arguments.server;
+  for (const std::string& key : options.api_keys) PAGODA_TRY(check_key(key, "the text of an --api-key"));
   if (!arguments.api_key_file.empty()) {
     const std::size_t before = options.api_keys.size();
     PAGODA_TRY(read_keys(arguments.api_key_file, options.api_keys));
@@ -42,6 +58,7 @@ Result<server::ServerOptions> server_options(const Arguments& arguments, LineLog
     }
   }
   if (const char* const key = std::getenv("PAGODA_API_KEY"); key != nullptr && *key != '\0') {
+    PAGODA_TRY(check_key(key, "the text of PAGODA_API_KEY"));
     options.api_keys.emplace_back(key);
   }
   if (arguments.request_log) options.request_log = [&log](std::string_view line) { log.write(line); };

@@ -56,6 +56,7 @@ Result<std::vector<std::string>> words_of(const CLI::Option& option, const toml:
     if (!yes) return fail(ErrorCode::kInvalidArgument, "must be true or false");
     if (*yes) words.push_back(flag);
   } else if (const toml::array* const list = node.as_array()) {
+    if (list->empty()) return fail(ErrorCode::kInvalidArgument, "must not be an empty list");
     for (const toml::node& element : *list) words.push_back(flag + "=" + PAGODA_TRY(text_of(element)));
   } else {
     words.push_back(flag + "=" + PAGODA_TRY(text_of(node)));
@@ -66,6 +67,9 @@ Result<std::vector<std::string>> words_of(const CLI::Option& option, const toml:
 /// Checked for itself: a mistake in the file is told also where the line says otherwise.
 Result<std::vector<std::string>> checked_words(const CLI::App& command, const CheckAlone& check, const std::string& key,
                                                const toml::node& node) {
+  if (key.empty() || key.starts_with('-')) {
+    return fail(ErrorCode::kInvalidArgument, "\"{}\" is no key: a key is a flag's name without its dashes", key);
+  }
   const std::string flag = "--" + key;
   const CLI::Option* const option = command.get_option_no_throw(flag);
   const bool of_no_file = flag == kFlag || flag == "--help" || flag == "--version";

@@ -49,8 +49,9 @@ struct ModelOptions {
   std::int64_t max_running = 16;                ///< sequences that run at once, in [1, 1024]
   std::int64_t max_queued = 1024;               ///< requests that wait; one more is kQueueFull
 
-  std::vector<std::string> ignore_keys{};      ///< configuration keys of the file to pass over, by name
-  std::optional<std::string> chat_template{};  ///< Jinja text that replaces the file's own template
+  std::vector<std::string> ignore_keys{};  ///< configuration keys of the file to pass over, by name
+  /// Jinja text that replaces the file's own template. Unlike that, it must be one that can be parsed.
+  std::optional<std::string> chat_template{};
   /// The name of a weight format: the path is a config.json, and its weights are made up, the same ones each time (for
   /// measurements). Also a mix of formats by tensor, as q4_k_m. Empty: the model's own weights.
   std::string dummy_weights{};

@@ -8,6 +8,7 @@
 #include "io/dummy_weights.h"
 #include "io/json_config.h"
 #include "sched/scheduler.h"
+#include "text/stream_decoder.h"
 
 namespace pagoda::api {
 namespace {
@@ -79,7 +80,7 @@ ModelInfo file_info(const DescribedFile& described, const ModelOptions& options)
   const model::ModelSpec& spec = described.description.spec;
   ModelInfo info;
   info.path = file.path();
-  info.name = stem_of(file.path());
+  info.name = text::repair_utf8(stem_of(file.path()));
   info.architecture = model::architecture_of(file.config());
   info.format = options.dummy_weights.empty() ? format_of(file) : options.dummy_weights;
   info.file_bytes = static_cast<std::int64_t>(file.file_bytes());

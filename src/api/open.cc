@@ -60,7 +60,13 @@ Status read_file_keys(Model::State& state, const io::ModelFile& file) {
     source = PAGODA_TRY(folder.empty() ? api::chat_template_of(file.config()) : api::folder_chat_template(folder));
   }
   state.info.has_chat_template = source.has_value();
-  if (source) state.chat_template.emplace(text::ChatTemplate::parse(std::move(*source)));
+  if (!source) return Ok{};
+  state.chat_template.emplace(text::ChatTemplate::parse(std::move(*source)));
+  if (state.chat_template->ok()) return Ok{};
+  const std::string& why = state.chat_template->error().message;
+  if (state.options.chat_template) return fail_param(ErrorCode::kInvalidArgument, "--template", "--template: {}", why);
+  // Of the model's own: what needs none still does.
+  state.library->log(LogLevel::kWarning, pagoda::format("conversations will be refused: {}", why));
   return Ok{};
 }
 

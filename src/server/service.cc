@@ -197,9 +197,11 @@ std::optional<http::Response> Service::preflight(const http::Request& request) c
     return std::nullopt;
   }
   http::Response out{.status = 204, .headers = {}, .body = {}};
-  out.headers = {{"access-control-allow-methods", "GET, POST, OPTIONS"},
-                 {"access-control-allow-headers", "authorization, content-type, x-api-key"},
-                 {"access-control-max-age", "600"}};
+  out.headers = {{"access-control-allow-methods", "GET, POST, OPTIONS"}, {"access-control-max-age", "600"}};
+  // Clients for browsers add headers of their own, as OpenAI's does; none of them means anything here.
+  if (const std::string* const wanted = request.header("access-control-request-headers")) {
+    out.headers.emplace_back("access-control-allow-headers", *wanted);
+  }
   return out;
 }
 

@@ -452,6 +452,13 @@ class Fields(unittest.TestCase):
                              ("modalities", ["text"]), ("frobnicate", 1)):
             refused(self, server.post("/v1/chat/completions", chat(**{field: value})), 400, field)
 
+    def test_a_refusal_is_not_as_large_as_the_request(self):
+        name = "k" * 300_000
+        for text in (f'{{"{name}": 1}}', f'{{"{name}": x}}', f'{{"{name}": 1, "{name}": 1}}'):
+            status, _, data = server.request("POST", "/v1/completions", text)
+            self.assertEqual(status, 400)
+            self.assertLess(len(data), 300)
+
     def test_fields_that_need_others(self):
         for field, body in (("stream_options", chat(stream_options={"include_usage": True})),
                             ("top_logprobs", chat(top_logprobs=2)),
@@ -561,6 +568,25 @@ class Templates(unittest.TestCase):
                 self.assertEqual(ok(self, other.post("/detokenize", {"tokens": tokens}))["prompt"], "alow")
                 both = {"enable_thinking": True, "chat_template_kwargs": {"enable_thinking": False}}
                 refused(self, other.post("/tokenize", {"messages": turns[:1], **both}), 400, "chat_template_kwargs")
+
+
+    def test_a_template_that_does_not_end(self):
+        """Its limits are the request's fault, told at once, and nobody else's."""
+        import tempfile
+        spin = "{% for a in range(99999) %}{% for b in range(99999) %}{{ a if messages[0].content == 'say' }}"
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+            file.write("{% if messages[0].content == 'deep' %}{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}{% endif %}"
+                       "{% if messages[0].content == 'large' %}{{ 'x' * 10**12 }}{% endif %}"
+                       "{% if messages[0].content != 'hi' %}" + spin + "{% endfor %}{% endfor %}{% endif %}hi")
+            file.flush()
+            with Server("--ctx", "512", "--template", file.name) as other:
+                for content in ("spin", "say", "deep", "large"):
+                    for path, body in (("/v1/chat/completions", chat(content, max_tokens=1)),
+                                       ("/v1/chat/completions", chat(content, max_tokens=1, stream=True)),
+                                       ("/tokenize", {"messages": chat(content)["messages"]})):
+                        message = refused(self, other.post(path, body, timeout=10), 400, "messages", "template_failed")
+                        self.assertIn("chat template, line 1: limit exceeded: it ", message)
+                ok(self, other.post("/v1/chat/completions", chat("hi", max_tokens=1)))
 
 
 class Together(unittest.TestCase):

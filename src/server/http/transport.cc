@@ -75,8 +75,8 @@ class PlainTransport final : public Transport {
   Socket socket_;
 };
 
-/// The bytes of TLS's close_notify, after which the session sends nothing. Asio's own buffer would keep them until a write
-/// that can no longer come.
+/// The bytes of TLS's close_notify, after which the session sends nothing. Asio's own buffer would keep them until a
+/// write that can no longer come.
 std::string close_alert(SSL* session) {
   BIO* const into = BIO_new(BIO_s_mem());
   if (into == nullptr) return {};

@@ -38,7 +38,7 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
   bool Key(const char* bytes, Size length, bool /*copy*/) {
     const std::string_view key(bytes, length);
     if (has_lone_surrogate(key)) return refuse(kHalfPair);
-    if (open_.size() == 1) field_ = key;
+    note_field(key);
     open_.back()->members.emplace_back(key, Json{});
     return true;
   }
@@ -50,7 +50,7 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     std::ranges::sort(keys);
     const auto twice = std::ranges::adjacent_find(keys);
     if (twice == keys.end()) return close();
-    if (open_.size() == 1) field_ = *twice;
+    note_field(*twice);
     return refuse("a key stands twice in an object");
   }
   bool EndArray(Size) { return close(); }
@@ -62,6 +62,10 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
  private:
   static constexpr const char* kHalfPair = "an escape is half of a surrogate pair";
 
+  /// For a refusal, which is not to be as large as the body.
+  void note_field(std::string_view key) {
+    if (open_.size() == 1) field_ = key.size() <= kMostNameBytes ? key : "";
+  }
   bool refuse(const char* why) {
     refusal_ = why;
     return false;
@@ -96,6 +100,7 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return true;
   }
 
+  static constexpr std::size_t kMostNameBytes = 256;
   /// A value takes a hundred bytes or so, and its text may be two: a bound on bytes is none on memory.
   static constexpr std::size_t kMostValues = std::size_t{1} << 21;
 

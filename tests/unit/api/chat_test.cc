@@ -111,6 +111,13 @@ TEST(ChatTest, B1B5WhatATemplateRaisesEndsTheRequestAndNothingElse) {
 TEST(ChatTest, ATemplateOptionReplacesTheFiles) {
   const Model model = open_tiny({}, {.chat_template = "say {{ messages[0].content }}"});
   EXPECT_EQ(*model.render({.messages_json = R"([{"role":"user","content":"hi"}])"}), "say hi");
+
+  const TemporaryFile file(tiny_chat_bytes());
+  const auto refused = Model::open(test_library(), file.path(), {.device = "cpu", .chat_template = "{% for %}"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused.error().param, "--template");
+  EXPECT_NE(refused.error().message.find("line 1"), std::string::npos);
 }
 
 SamplingParams greedy(std::int64_t max_tokens) {
