@@ -31,7 +31,7 @@ template <class Problem>
 std::string_view input_of(const kernels::LinearKernel& linear, const Problem& problem, const Plan& plan) {
   const kernels::LinearProblem& product = problem.product;
   if (linear.rounds_input != nullptr && linear.rounds_input(product, plan.caps)) {
-    return "; 17 and more rows of x are rounded to e4m3, as the checkpoint allows";
+    return "; 17 and more rows of x are rounded to e4m3, which these weights allow";
   }
   if constexpr (requires { problem.norm.hidden; }) {
     if (linear.takes_f16 != nullptr && linear.takes_f16(product, plan.caps)) {
