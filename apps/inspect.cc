@@ -1,5 +1,6 @@
 #include "pagoda/inspect.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "apps/commands.h"
@@ -32,9 +33,16 @@ void print_tensors(std::span<const TensorInfo> tensors) {
 
 void print_plan(const Inspection& inspection) {
   std::printf("\nplan\n");
+  const auto width = [&inspection](const std::string PlanRow::*column) {
+    std::size_t widest = 0;
+    for (const PlanRow& row : inspection.plan) widest = std::max(widest, (row.*column).size());
+    return static_cast<int>(widest);
+  };
+  const int candidates = width(&PlanRow::candidate);
+  const int layouts = width(&PlanRow::layout);
   for (const PlanRow& row : inspection.plan) {
-    std::printf("  %-14s %-9s %-30s %-24s %s\n", row.stage.c_str(), row.layers.c_str(), row.candidate.c_str(),
-                row.layout.c_str(), row.reason.c_str());
+    std::printf("  %-14s %-9s %-*s  %-*s  %s\n", row.stage.c_str(), row.layers.c_str(), candidates,
+                row.candidate.c_str(), layouts, row.layout.c_str(), row.reason.c_str());
   }
   print_facts("memory", inspection.memory);
 }

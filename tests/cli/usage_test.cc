@@ -355,6 +355,8 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"serve", "/nowhere.gguf", "--api-key-file", "/dev/null"}, 2, "/dev/null");
   expect_refused({"serve", "/nowhere.gguf", "--keep-alive-interval", "0"}, 2, "--keep-alive-interval");
   expect_refused({"serve", "/nowhere.gguf", "--header-timeout", "0"}, 2, "of at least 0.1");
+  expect_refused({"serve", "", "--port", "0"}, 2, "MODEL: must not be empty");  // as an unset variable makes it
+  expect_refused({"serve", "/nowhere.gguf", "--alias", "\xFF"}, 2, "--alias: must be UTF-8");
   expect_refused({"serve", "/nowhere.gguf", "--port", "1", "--port", "2"}, 2, "--port has one value, and several");
   expect_refused({"serve", "/nowhere.gguf", "--config", "/"}, 2, "/");
   expect_refused({"serve", "/nowhere.gguf", "--port", "0"}, 3, "/nowhere.gguf");
