@@ -32,18 +32,20 @@ Timings timings_of(const engine::Ending& ending) {
 }  // namespace
 
 Generation::State::Choice::Choice(std::shared_ptr<engine::Job> from, const text::Tokenizer& tokenizer,
-                                  std::string prompt_text, text::ReasoningSplitter reasoning)
+                                  std::shared_ptr<const text::StopStrings> stop_strings, std::string prompt_text,
+                                  text::ReasoningSplitter reasoning)
     : job(std::move(from)),
       // The decoder never sees the prompt, and the answer goes on where it ended (CASES A1).
       decoder(tokenizer, true, text::TextStart::kContinuation),
-      stops(job->submission().sampling.stop),
+      stops(std::move(stop_strings)),
       splitter(std::move(reasoning)),
       echo(std::move(prompt_text)) {}
 
 Generation::State::State(std::shared_ptr<Model::State> of, std::vector<std::shared_ptr<engine::Job>> jobs,
                          const std::string& echo, const text::ReasoningSplitter& reasoning, std::uint64_t seed_in_use)
     : model(std::move(of)), seed(seed_in_use) {
-  for (auto& job : jobs) choices.emplace_back(std::move(job), *model->tokenizer, echo, reasoning);
+  const auto stops = std::make_shared<const text::StopStrings>(jobs.front()->submission().sampling.stop);
+  for (auto& job : jobs) choices.emplace_back(std::move(job), *model->tokenizer, stops, echo, reasoning);
   for (Choice& choice : choices) {
     choice.job->on_ready([this] {
       changes.fetch_add(1, std::memory_order_release);

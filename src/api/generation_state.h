@@ -19,7 +19,8 @@ namespace pagoda {
 struct Generation::State {
   /// Where the reader stands in one choice.
   struct Choice {
-    Choice(std::shared_ptr<engine::Job> from, const text::Tokenizer& tokenizer, std::string prompt_text,
+    Choice(std::shared_ptr<engine::Job> from, const text::Tokenizer& tokenizer,
+           std::shared_ptr<const text::StopStrings> stop_strings, std::string prompt_text,
            text::ReasoningSplitter reasoning);
 
     std::shared_ptr<engine::Job> job;

@@ -10,12 +10,12 @@ std::uint64_t edge(std::int32_t node, unsigned char byte) { return static_cast<s
 
 }  // namespace
 
-StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
+StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {
   for (std::size_t i = 0; i < stops_.size(); ++i) add(static_cast<std::int32_t>(i));
   link();
 }
 
-void StopMatcher::add(std::int32_t stop) {
+void StopStrings::add(std::int32_t stop) {
   if (stops_[stop].empty()) return;
   std::int32_t node = 0;
   for (const char c : stops_[stop]) {
@@ -27,7 +27,7 @@ void StopMatcher::add(std::int32_t stop) {
 }
 
 /// Every fallback is shorter than its node, so nodes are linked in the order of their depth.
-void StopMatcher::link() {
+void StopStrings::link() {
   struct Edge {
     std::int32_t from, to;
     unsigned char byte;
@@ -45,7 +45,7 @@ void StopMatcher::link() {
   }
 }
 
-std::int32_t StopMatcher::next(std::int32_t node, unsigned char byte) const {
+std::int32_t StopStrings::next(std::int32_t node, unsigned char byte) const {
   while (true) {
     if (const auto found = edges_.find(edge(node, byte)); found != edges_.end()) return found->second;
     if (node == 0) return 0;
@@ -58,11 +58,11 @@ std::string StopMatcher::push(std::string_view text) {
   const std::size_t known = held_.size();
   held_ += text;
   for (std::size_t i = known; i < held_.size(); ++i) {
-    node_ = next(node_, static_cast<unsigned char>(held_[i]));
-    const Node& node = nodes_[node_];
+    node_ = stops_->next(node_, static_cast<unsigned char>(held_[i]));
+    const StopStrings::Node& node = stops_->nodes_[node_];
     const auto end = static_cast<std::int64_t>(i) + 1;
     if (node.stop >= 0) {
-      const std::int64_t begin = end - std::ssize(stops_[node.stop]);
+      const std::int64_t begin = end - std::ssize(stops_->stops_[node.stop]);
       if (!found_begin_.has_value() || begin < *found_begin_) {
         found_begin_ = begin;
         found_stop_ = node.stop;
@@ -71,7 +71,7 @@ std::string StopMatcher::push(std::string_view text) {
     // Whatever may still match begins at end - depth or later.
     if (found_begin_.has_value() && end - node.depth >= *found_begin_) return settle();
   }
-  const std::size_t shown = held_.size() - static_cast<std::size_t>(nodes_[node_].depth);
+  const std::size_t shown = held_.size() - static_cast<std::size_t>(stops_->nodes_[node_].depth);
   std::string out = held_.substr(0, shown);
   held_.erase(0, shown);
   if (found_begin_.has_value()) *found_begin_ -= static_cast<std::int64_t>(shown);
@@ -86,7 +86,7 @@ std::string StopMatcher::finish() {
 }
 
 std::string StopMatcher::settle() {
-  matched_ = stops_[found_stop_];
+  matched_ = stops_->stops_[found_stop_];
   held_.resize(static_cast<std::size_t>(*found_begin_));
   return std::exchange(held_, {});
 }

@@ -1,6 +1,8 @@
 """A model whose weights are made up, with a tokenizer from elsewhere: reasoning, and ids that stand for no text."""
 import json
 import os
+import random
+import re
 import subprocess
 import tempfile
 import unittest
@@ -105,6 +107,21 @@ class MadeUp(unittest.TestCase):
                 parts = [json.loads(e)["choices"][0]["text"] for e in events(data)[:-1]]
                 self.assertEqual("".join(parts), whole)
                 whole.encode()  # no half of a surrogate pair
+
+    def peak_bytes(self):
+        with open(f"/proc/{self.server.process.pid}/status") as file:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1]) * 1024
+
+    def test_many_choices_with_many_long_stops(self):
+        """What finds the stops is a megabyte here, and there are 1,024 choices."""
+        rng = random.Random(1)
+        stops = ["".join(chr(rng.randrange(0x10000, 0x20000)) for _ in range(256)) for _ in range(16)]
+        before = self.peak_bytes()
+        body = {"model": "made-up", "prompt": ["hi"] * 8, "n": 128, "max_tokens": 2, "stop": stops, "ignore_eos": True}
+        status, whole = self.server.post("/v1/completions", body)
+        self.assertEqual(status, 200, whole)
+        self.assertEqual(len(whole["choices"]), 1024)
+        self.assertLess(self.peak_bytes() - before, 200 << 20)
 
     def test_without_thinking_all_is_content(self):
         message = self.ask(seed=1, enable_thinking=False)

@@ -11,7 +11,7 @@ namespace pagoda::server {
 namespace {
 
 constexpr std::size_t kMostStops = 16;
-/// Each of n choices keeps an automaton of them, and a copy of the salt.
+/// Each prompt keeps an automaton of them, and each of n choices a copy of the salt.
 constexpr std::int64_t kMostStopCharacters = 256;
 constexpr std::int64_t kMostSaltCharacters = 256;
 

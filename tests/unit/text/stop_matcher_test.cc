@@ -51,7 +51,18 @@ TEST(StopMatcher, TheMatchThatBeginsFirstWins) {
 TEST(StopMatcher, EmptyStringsNeverMatch) {
   StopMatcher matcher({"", "x"});
   EXPECT_EQ(matcher.push("abc"), "abc");
-  EXPECT_EQ(StopMatcher({}).push("abc"), "abc");
+  EXPECT_EQ(StopMatcher(std::vector<std::string>()).push("abc"), "abc");
+}
+
+TEST(StopMatcher, SharedStopStringsAndTextsOfTheirOwn) {
+  const auto stops = std::make_shared<const StopStrings>(std::vector<std::string>{"abc", "bd"});
+  StopMatcher one(stops), other(stops);
+  EXPECT_EQ(one.push("xab"), "x");
+  EXPECT_EQ(other.push("yab"), "y");
+  EXPECT_EQ(one.push("c"), "");
+  EXPECT_EQ(other.push("d"), "a");
+  EXPECT_EQ(one.matched(), "abc");
+  EXPECT_EQ(other.matched(), "bd");
 }
 
 TEST(StopMatcher, EqualsASearchOfTheWholeText) {
