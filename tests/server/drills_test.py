@@ -244,13 +244,14 @@ class Drills(unittest.TestCase):
             tell("cancelled", requests=16 * (scaled(2000) // 16 + 1), cancelled=len(cancelled), idle_blocks=idle[0])
 
     def test_sigterm_under_64_streams(self):
-        with Server("--ctx", "256", "--max-running", "64") as server:
+        # A sanitizer's build takes seconds for a step of 64.
+        with Server("--ctx", "256", "--max-running", "64", "--drain-timeout", "300") as server:
             clients = []
             for _ in range(64):
                 client = server.connect()
-                client.sendall(post(completion(max_tokens=30, ignore_eos=True, stream=True)))
+                client.sendall(post(completion(max_tokens=max(10, scaled(30)), ignore_eos=True, stream=True)))
                 clients.append(client)
-            self.assertTrue(server.wait_for(lambda: server.metric("num_requests_running") >= 32))
+            self.assertTrue(server.wait_for(lambda: server.metric("num_requests_running") >= 32, 60))
             server.process.send_signal(signal.SIGTERM)
             for client in clients:
                 self.assertIn(b"data: [DONE]", read_all(client))

@@ -596,7 +596,8 @@ class Ends(unittest.TestCase):
         return clients
 
     def test_sigterm_lets_streams_finish(self):
-        with Server("--ctx", "256", "--max-running", "64") as server:
+        # Time enough for a sanitizer's build on a busy machine.
+        with Server("--ctx", "256", "--max-running", "64", "--drain-timeout", "300") as server:
             idle = server.connect()
             clients = self.streams(server, 16, 24)
             server.process.send_signal(signal.SIGTERM)
