@@ -145,7 +145,7 @@ float time_step(GpuBench& bench, Products& products, const AddressRange& range, 
   }
   norms(step.down.splits);
   products.launch(step.head, 1, normed, g.hidden, params(g.hidden, {g.vocab}, logits));
-  const float ms = bench.time_ms(capture.finish(), 7);
+  const float ms = bench.time_ms(capture.finish(), 5);
   std::printf(
       "{\"op\": \"linear_wgmma_chain\", \"model\": \"%s\", \"m\": %ld, \"shapes\": \"%s\", \"qkv\": \"%s\", \"out\": "
       "\"%s\", \"up\": \"%s\", \"down\": \"%s\", \"ms\": %.4f, \"tb_s\": %.3f, \"tflops\": %.1f}\n",
@@ -181,7 +181,7 @@ void time_steps(GpuBench& bench, Products& products, const AddressRange& range, 
         // Slices are for what leaves multiprocessors idle, and no more of them than there are.
         const std::int64_t columns = shape.columns() ? shape.block_columns : shape.warpgroups * 64;
         const std::int64_t blocks = g.hidden / columns * ((m + shape.block_tokens - 1) / shape.block_tokens) * splits;
-        if (may_split && (blocks < 64 || blocks > 136)) continue;
+        if (may_split && (blocks < 88 || blocks > 136)) continue;
         Step other = base;
         other.*product = shape;
         (other.*product).splits = splits;
@@ -299,8 +299,9 @@ int run(const std::string& what) {
     }
   }
   if (what == "columns") {
-    for (const auto& shape : columns) {
-      for (const int epilogue : {0, 1, 2, 3}) units.push_back(products.unit(shape, epilogue));
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(columns[i], epilogue));
+      if (i % 3 == 0) units.push_back(products.unit(columns[i], 2));
     }
     for (const WgmmaTilesShape& shape : tiles) {
       for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
@@ -335,10 +336,18 @@ int run(const std::string& what) {
     all.insert(all.end(), columns.begin(), columns.end());
     for (const std::int64_t m : {256, 128, 512}) {
       std::vector<WgmmaTilesShape> shapes;
-      std::ranges::copy_if(all, std::back_inserter(shapes), [&](const auto& s) { return s.block_tokens <= m; });
-      const WgmmaTilesShape wide{2, m >= 256 ? 256 : 128, 2};
-      Step base{wide, wide, wide, wide, wide};
-      base.out.splits = base.down.splits = 4;
+      std::ranges::copy_if(all, std::back_inserter(shapes), [&](const auto& s) {
+        return s.block_tokens <= m && (m <= 256 || s.block_tokens == 256 || s.block_columns >= 192);
+      });
+      // What was chosen from wgmma_tiles alone.
+      const WgmmaTilesShape large{2, m >= 256 ? 256 : 128, 2}, small{2, 128, 2}, narrow{1, 128, 4};
+      Step base{large, large, large, large, large};
+      if (m < 512) {
+        base.qkv = m == 256 ? small : narrow;
+        base.out = small;
+      }
+      base.out.splits = m >= 256 ? 3 : 6;
+      base.down.splits = m >= 512 ? 3 : 6;
       time_steps(bench, products, range, kGeometries[1], m, base, shapes);
       time_step(bench, products, range, kGeometries[1], chosen_step(bench, kGeometries[1], m), m, "chosen");
     }

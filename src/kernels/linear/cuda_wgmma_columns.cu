@@ -70,114 +70,133 @@ __device__ __forceinline__ void transpose_in_quad(std::uint32_t (&words)[4], int
   }
 }
 
-/// Sums of 16 neighbouring columns from `column` on, with bias: those of the lane's row (i = 0) and of the row 8
-/// further, of two columns of each 8. `d` are their registers.
+/// Sums of 16 neighbouring columns of the block's, with bias: those of the lane's row and of the row 8 further, of two
+/// columns of each 8. `d` are their registers.
 struct Columns16 {
   float y[2][2][2];  // rows × eights of columns × columns
 
-  __device__ __forceinline__ Columns16(const WgmmaTilesParams& p, int weight, const Unit& unit, std::int64_t column,
-                                       const float* d) {
-    const MmaRowsWeight& w = p.weights[weight];
+  /// `bias` of the lane's first column, of `left` columns that the weight has from there on, or null.
+  __device__ __forceinline__ Columns16(const float* bias, int left, float factor, const float* d) {
 #pragma unroll
     for (int eight = 0; eight < 2; ++eight) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const std::int64_t n = column + eight * 8 + threadIdx.x % 4 * 2 + i;
-        const float bias = w.bias != nullptr && unit.slice == 0 && n < w.n ? w.bias[n] : 0;
+        const int column = eight * 8 + i;
+        const float add = bias != nullptr && column < left ? bias[column] : 0;
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
           const float sum = d[eight * 4 + row * 2 + i];
-          y[row][eight][i] = ELEMENT == 1 ? fmaf(sum, p.output_factor, bias) : sum + bias;
+          y[row][eight][i] = ELEMENT == 1 ? fmaf(sum, factor, add) : sum + add;
         }
       }
     }
   }
 };
 
-/// Float rows: of a quad's eight columns, which are 32 bytes, a lane has two.
-__device__ __forceinline__ void write_float(const WgmmaTilesParams& p, const Unit& unit, const Columns16& sums,
-                                            std::int64_t token, std::int64_t column) {
+/// Two neighbouring columns of a row of float, of `left` that there are.
+__device__ __forceinline__ void write_pair(float* to, const float (&y)[2], int left, bool aligned, float scale) {
+  if (aligned && left >= 2) {
+    auto* const both = reinterpret_cast<float2*>(to);
+    const float2 before = EPILOGUE == 2 ? *both : float2{};
+    *both = EPILOGUE == 2 ? float2{fmaf(scale, y[0], before.x), fmaf(scale, y[1], before.y)} : float2{y[0], y[1]};
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (i < left) to[i] = EPILOGUE == 2 ? fmaf(scale, y[i], to[i]) : y[i];
+  }
+}
+
+/// A lane's 8 columns of a row of bf16, of `left` that there are.
+__device__ __forceinline__ void write_eight(std::uint16_t* to, const std::uint32_t (&words)[4], int left,
+                                            bool aligned) {
+  if (aligned && left >= 8) return store_vec16(to, {words[0], words[1], words[2], words[3]});
+#pragma unroll
+  for (int e = 0; e < 8; ++e) {
+    if (e < left) to[e] = static_cast<std::uint16_t>(words[e / 2] >> e % 2 * 16);
+  }
+}
+
+/// The lane's first column's bias, or null.
+__device__ __forceinline__ const float* lane_bias(const WgmmaTilesParams& p, int weight, const Unit& unit) {
+  const float* const bias = p.weights[weight].bias;
+  if (bias == nullptr || unit.slice > 0) return nullptr;
+  return bias + std::int64_t{unit.tile} * kTileRows + threadIdx.x % 4 * 2;
+}
+
+/// A warp's 16 rows from `first` on, of `all` columns that there are, as float: of a quad's 8 columns of a row, which
+/// are 32 bytes, a lane writes two.
+__device__ __forceinline__ void write_float(const WgmmaTilesParams& p, const Unit& unit, std::int64_t first, int all,
+                                            const float (&d)[kSums]) {
+  const int group = static_cast<int>(threadIdx.x) % 32 / 4, quad = static_cast<int>(threadIdx.x) % 4;
   const MmaRowsWeight& weight = p.weights[unit.weight];
+  const std::int64_t stride = weight.output_stride;
   auto* const output = static_cast<float*>(weight.output) + (EPILOGUE == 1 ? unit.slice * p.split_stride : 0);
-  const bool pairs = weight.output_stride % 2 == 0 && reinterpret_cast<std::uint64_t>(output) % 8 == 0;
+  const bool aligned = stride % 2 == 0 && reinterpret_cast<std::uint64_t>(output) % 8 == 0;
+  const float* const bias = lane_bias(p, unit.weight, unit);
+  float* const row = output + (first + group) * stride + std::int64_t{unit.tile} * kTileRows + quad * 2;
 #pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    if (token + row * 8 >= p.m) continue;
+  for (int i = 0; i < kColumns / 16; ++i) {
+    if (i * 16 >= all) break;
+    const int left = all - i * 16 - quad * 2;
+    const Columns16 sums(bias == nullptr ? nullptr : bias + i * 16, left, p.output_factor, d + i * 8);
 #pragma unroll
-    for (int eight = 0; eight < 2; ++eight) {
-      const std::int64_t n = column + eight * 8 + threadIdx.x % 4 * 2;
-      float* const to = output + (token + row * 8) * weight.output_stride + n;
-      const float(&y)[2] = sums.y[row][eight];
-      if (pairs && n + 1 < weight.n) {
-        auto* const both = reinterpret_cast<float2*>(to);
-        if constexpr (EPILOGUE == 2) {
-          const float2 before = *both;
-          *both = {fmaf(p.scale, y[0], before.x), fmaf(p.scale, y[1], before.y)};
-        } else {
-          *both = {y[0], y[1]};
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          if (n + i < weight.n) to[i] = EPILOGUE == 2 ? fmaf(p.scale, y[i], to[i]) : y[i];
-        }
-      }
+    for (int further = 0; further < 2; ++further) {
+      if (first + group + further * 8 >= p.m) continue;
+      float* const to = row + further * 8 * stride + i * 16;
+      write_pair(to, sums.y[further][0], left, aligned, p.scale);
+      write_pair(to + 8, sums.y[further][1], left - 8, aligned, p.scale);
     }
   }
 }
 
-/// Rows of bf16: a quad's words are two rows of 32 bytes, and a lane writes half of one.
-__device__ __forceinline__ void write_bf16(const WgmmaTilesParams& p, const Unit& unit, std::uint32_t (&words)[4],
-                                           std::int64_t token, std::int64_t column) {
+/// The same as bf16: a quad exchanges 16 columns of two rows, and a lane writes 8 of one.
+__device__ __forceinline__ void write_bf16(const WgmmaTilesParams& p, const Unit& unit, std::int64_t first, int all,
+                                           const float (&d)[kSums]) {
+  const int group = static_cast<int>(threadIdx.x) % 32 / 4, quad = static_cast<int>(threadIdx.x) % 4;
   const MmaRowsWeight& weight = p.weights[unit.weight];
-  const int quad = static_cast<int>(threadIdx.x) % 4;
-  transpose_in_quad(words, quad);
-  const std::int64_t row = token + quad / 2 * 8, n = column + quad % 2 * 8;
-  if (row >= p.m) return;
-  auto* const to = static_cast<std::uint16_t*>(weight.output) + row * weight.output_stride + n;
-  if (n + 8 <= weight.n && reinterpret_cast<std::uint64_t>(to) % 16 == 0) {
-    store_vec16(to, {words[0], words[1], words[2], words[3]});
-    return;
-  }
+  auto* const output = static_cast<std::uint16_t*>(weight.output);
+  const bool aligned = weight.output_stride % 8 == 0 && reinterpret_cast<std::uint64_t>(output) % 16 == 0;
+  const float *const bias = lane_bias(p, unit.weight, unit), *const up_bias = kGated ? lane_bias(p, 1, unit) : nullptr;
+  const std::int64_t token = first + group + quad / 2 * 8;
+  std::uint16_t* const row = output + token * weight.output_stride + std::int64_t{unit.tile} * kTileRows + quad % 2 * 8;
 #pragma unroll
-  for (int e = 0; e < 8; ++e) {
-    if (n + e < weight.n) to[e] = static_cast<std::uint16_t>(words[e / 2] >> e % 2 * 16);
+  for (int i = 0; i < kColumns / 16; ++i) {
+    if (i * 16 >= all) break;
+    const int left = all - i * 16;
+    const Columns16 sums(bias == nullptr ? nullptr : bias + i * 16, left - quad * 2, p.output_factor, d + i * 8);
+    std::uint32_t words[4];  // rows × eights of columns
+    if constexpr (kGated) {
+      const Columns16 up(up_bias == nullptr ? nullptr : up_bias + i * 16, left - quad * 2, p.output_factor,
+                         d + kSums / 2 + i * 8);
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const float(&gate)[2] = sums.y[w / 2][w % 2];
+        const float(&other)[2] = up.y[w / 2][w % 2];
+        words[w] = pack_bf16(gate_activation(gate[0]) * other[0], gate_activation(gate[1]) * other[1]);
+      }
+    } else {
+#pragma unroll
+      for (int w = 0; w < 4; ++w) words[w] = pack_bf16(sums.y[w / 2][w % 2][0], sums.y[w / 2][w % 2][1]);
+    }
+    transpose_in_quad(words, quad);
+    if (token < p.m) write_eight(row + i * 16, words, left - quad % 2 * 8, aligned);
   }
 }
 
-/// A warp's 16 rows of x of each part to y.
 __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const Unit& unit,
                                               const float (&d)[kParts][kSums]) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, group = static_cast<int>(threadIdx.x) % 32 / 4;
-  const std::int64_t n = p.weights[unit.weight].n;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const std::int64_t left = p.weights[unit.weight].n - std::int64_t{unit.tile} * kTileRows;
+  const int all = static_cast<int>(min(left, std::int64_t{kColumns}));
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
     const std::int64_t first = std::int64_t{unit.token} + (warp / 4 * kParts + part) * 64 + warp % 4 * 16;
     if (first >= p.m) break;
-    const std::int64_t token = first + group;
-#pragma unroll
-    for (int i = 0; i < kColumns / 16; ++i) {
-      const std::int64_t column = (std::int64_t{unit.tile} + i) * 16;
-      if (column >= n) break;
-      const Columns16 sums(p, unit.weight, unit, column, d[part] + i * 8);
-      if constexpr (kFloat) {
-        write_float(p, unit, sums, token, column);
-        continue;
-      }
-      std::uint32_t words[4];  // rows × eights of columns
-      if constexpr (kGated) {
-        const Columns16 up(p, 1, unit, column, d[part] + kSums / 2 + i * 8);
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-          const float(&gate)[2] = sums.y[w / 2][w % 2];
-          const float(&other)[2] = up.y[w / 2][w % 2];
-          words[w] = pack_bf16(gate_activation(gate[0]) * other[0], gate_activation(gate[1]) * other[1]);
-        }
-      } else {
-#pragma unroll
-        for (int w = 0; w < 4; ++w) words[w] = pack_bf16(sums.y[w / 2][w % 2][0], sums.y[w / 2][w % 2][1]);
-      }
-      write_bf16(p, unit, words, token, column);
+    if constexpr (kFloat) {
+      write_float(p, unit, first, all, d[part]);
+    } else {
+      write_bf16(p, unit, first, all, d[part]);
     }
   }
 }

@@ -105,7 +105,7 @@ PAGODA_SHARED constexpr std::int64_t wgmma_tiles_fixed_bytes(std::int64_t warpgr
 /// weights.
 inline constexpr int kWgmmaColumnsTurns = 2;
 PAGODA_SHARED constexpr std::int64_t wgmma_columns_threads(std::int64_t block_tokens, std::int64_t block_columns) {
-  return 256 + (block_tokens * block_columns > 128 * 256 ? 128 : 32);
+  return 256 + (block_tokens * block_columns >= 128 * 256 ? 128 : 32);
 }
 PAGODA_SHARED constexpr std::int64_t wgmma_columns_stage_bytes(std::int64_t block_tokens, std::int64_t block_columns) {
   return (block_tokens + block_columns) * kWgmmaColumnsTurns * kWgmmaBf16.turn_columns * kWgmmaBf16.input_bytes;
