@@ -340,8 +340,8 @@ int run(const std::string& what) {
         return s.block_tokens <= m && (m <= 256 || s.block_tokens == 256 || s.block_columns >= 192);
       });
       // What was chosen from wgmma_tiles alone.
-      const WgmmaTilesShape large{2, m >= 256 ? 256 : 128, 2}, small{2, 128, 2}, narrow{1, 128, 4};
-      Step base{large, large, large, large, large};
+      const WgmmaTilesShape full{2, m >= 256 ? 256 : 128, 2}, small{2, 128, 2}, narrow{1, 128, 4};
+      Step base{full, full, full, full, full};
       if (m < 512) {
         base.qkv = m == 256 ? small : narrow;
         base.out = small;
