@@ -29,7 +29,7 @@ const std::set<std::string> kConstants = {
     "KEY_DIM",      "KIND",         "KV_FP8",      "MIN_BLOCKS", "NORM",        "RELEASE",     "ROW_TILES",
     "SOFTCAP",      "STAGES",       "STAGE_TURNS", "THREADS",    "TOKENS",      "TOKEN_TILES", "TO_MMA16",
     "UPDATE_FLOAT", "VALUE_DIM",    "WARPGROUPS",  "WARPS",      "CLUSTER",     "WEIGHTS",     "LAYOUT",
-    "STAGE_UNITS",  "AT_ONCE",      "ORDERED"};
+    "STAGE_UNITS",  "AT_ONCE",      "ORDERED",     "BLOCK_COLUMNS"};
 
 struct Source {
   std::string path;
@@ -136,6 +136,7 @@ TEST(GpuPlans, NameUnitsThatThereAre) {
       for (const CompileUnit& unit : units) {
         EXPECT_TRUE(embedded.contains(unit.source)) << unit.source;
         const bool own = unit.source == "kernels/linear/cuda_wgmma_tiles.cu" ||
+                         unit.source == "kernels/linear/cuda_wgmma_columns.cu" ||
                          unit.source == "kernels/attention/cuda_prefill_sm90.cu";
         EXPECT_EQ(unit.architecture, caps.gpu.architecture() + (own ? "a" : "")) << unit.source;
         EXPECT_TRUE(!own || caps.gpu.compute() == 90) << unit.source;
