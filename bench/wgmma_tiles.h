@@ -16,13 +16,13 @@ using kernels::WgmmaTilesShape;
 using kernels::WgmmaTilesWeights;
 
 /// "128x256t2s1c1": rows of weights × rows of x of a block, turns of a stage, slices, blocks of a cluster; of
-/// wgmma_columns "columns 160x256s1c1".
+/// wgmma_columns "columns 160x256s1".
 inline std::string short_name(const WgmmaTilesShape& s) {
-  if (s.columns()) return pagoda::format("columns {}x{}s{}c{}", s.block_columns, s.block_tokens, s.splits, s.cluster);
+  if (s.columns()) return pagoda::format("columns {}x{}s{}", s.block_columns, s.block_tokens, s.splits);
   return pagoda::format("{}x{}t{}s{}c{}", s.warpgroups * 64, s.block_tokens, s.stage_turns, s.splits, s.cluster);
 }
-inline WgmmaTilesShape columns_shape(int tokens, int columns, int cluster = 1, int splits = 1) {
-  return {.block_tokens = tokens, .splits = splits, .cluster = cluster, .block_columns = columns};
+inline WgmmaTilesShape columns_shape(int tokens, int columns) {
+  return {.block_tokens = tokens, .block_columns = columns};
 }
 inline std::string name_of(const WgmmaTilesShape& s) { return "\"shape\": \"" + short_name(s) + "\""; }
 

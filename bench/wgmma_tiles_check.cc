@@ -268,12 +268,10 @@ int run(const std::string& what) {
   const std::vector<WgmmaTilesShape> checked = {{1, 16, 4},        {1, 64, 4},        {2, 128, 2},     {2, 256, 2},
                                                 {1, 256, 2},       {1, 48, 2},        {2, 96, 2},      {2, 32, 4},
                                                 {2, 256, 2, 1, 2}, {2, 192, 2, 1, 2}, {1, 64, 4, 1, 2}};
-  std::vector<WgmmaTilesShape> columns;
-  for (const auto& [tokens, most] : {std::pair{256, 192}, std::pair{128, 256}}) {
-    for (int width = 96; width <= most; width += 32) {
-      for (const int cluster : {1, 2}) columns.push_back(columns_shape(tokens, width, cluster));
-    }
-  }
+  const std::vector<WgmmaTilesShape> columns = {
+      columns_shape(256, 96),  columns_shape(256, 128), columns_shape(256, 160),
+      columns_shape(128, 96),  columns_shape(128, 128), columns_shape(128, 160),
+      columns_shape(128, 192), columns_shape(128, 224), columns_shape(128, 256)};
   const std::vector<WgmmaTilesShape> large = {
       {2, 256, 2, 1, 1}, {2, 256, 2, 1, 2}, {2, 192, 2, 1, 1}, {2, 192, 2, 1, 2}};
   // What wgmma_columns stands beside.
@@ -299,9 +297,8 @@ int run(const std::string& what) {
     }
   }
   if (what == "columns") {
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(columns[i], epilogue));
-      if (i % 3 == 0) units.push_back(products.unit(columns[i], 2));
+    for (const WgmmaTilesShape& shape : columns) {
+      for (const int epilogue : {0, 1, 2, 3}) units.push_back(products.unit(shape, epilogue));
     }
     for (const WgmmaTilesShape& shape : tiles) {
       for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
@@ -320,7 +317,7 @@ int run(const std::string& what) {
     }
     if (i < 2) good &= check(bench, products, checked[i], {17, 100, 200, 1}, true);
   }
-  for (std::size_t i = 0; what == "columns" && i < columns.size(); i += 3) {
+  for (std::size_t i = 0; what == "columns" && i < columns.size(); ++i) {
     for (const Case& c : {Case{65, 100, 1208, 0}, Case{257, 516, 576, 1}, Case{100, 500, 1208, 2},
                           Case{257, 100, 576, 3}, Case{300, 72, 1208, 1, 4}}) {
       good &= check(bench, products, columns[i], c);
@@ -334,22 +331,12 @@ int run(const std::string& what) {
     bench.set_bytes(range, 0x3c);
     std::vector<WgmmaTilesShape> all = tiles;
     all.insert(all.end(), columns.begin(), columns.end());
-    for (const std::int64_t m : {256, 128, 512}) {
+    for (const std::int64_t m : {256, 128}) {
       std::vector<WgmmaTilesShape> shapes;
-      std::ranges::copy_if(all, std::back_inserter(shapes), [&](const auto& s) {
-        return s.block_tokens <= m && (m <= 256 || s.block_tokens == 256 || s.block_columns >= 192);
-      });
-      // What was chosen from wgmma_tiles alone.
-      const WgmmaTilesShape full{2, m >= 256 ? 256 : 128, 2}, small{2, 128, 2}, narrow{1, 128, 4};
-      Step base{full, full, full, full, full};
-      if (m < 512) {
-        base.qkv = m == 256 ? small : narrow;
-        base.out = small;
+      std::ranges::copy_if(all, std::back_inserter(shapes), [&](const auto& s) { return s.block_tokens <= m; });
+      for (const Geometry& g : {kGeometries[1], kGeometries[2]}) {
+        time_steps(bench, products, range, g, m, chosen_step(bench, g, m), shapes);
       }
-      base.out.splits = m >= 256 ? 3 : 6;
-      base.down.splits = m >= 512 ? 3 : 6;
-      time_steps(bench, products, range, kGeometries[1], m, base, shapes);
-      time_step(bench, products, range, kGeometries[1], chosen_step(bench, kGeometries[1], m), m, "chosen");
     }
     return good ? 0 : 1;
   }

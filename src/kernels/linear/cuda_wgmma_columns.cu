@@ -29,7 +29,7 @@ constexpr int kTileRows = 16;
 
 constexpr UnitShape kUnit{.tokens = BLOCK_TOKENS,
                           .box_tiles = kColumns / 16,
-                          .cluster = CLUSTER,
+                          .cluster = 1,
                           .stage_turns = kWgmmaColumnsTurns,
                           .turn_columns = kWgmmaBf16.turn_columns,
                           .input_bytes = kWgmmaBf16.input_bytes,
@@ -255,7 +255,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) wgmma_columns(const __
   const std::uint32_t ring = (shared_address(shared) + 1023) / 1024 * 1024;
   if (threadIdx.x == 0) init_ring<kUnit>(s, p.stages, kWarps);
   release_consumers();
-  sync_cluster<CLUSTER>();
+  __syncthreads();
   const Schedule<kUnit> schedule(p);
   if (threadIdx.x >= kWarps * 32) {
     if constexpr (kRaise) drop_registers<40>();
@@ -267,5 +267,4 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) wgmma_columns(const __
     wait_for_producers();
     consume(p, schedule, s, ring);
   }
-  if constexpr (CLUSTER > 1) sync_cluster<CLUSTER>();  // others of the cluster may still write here
 }

@@ -17,6 +17,7 @@ constexpr std::int64_t kMaxStages = 32;
 constexpr std::int64_t kMaxSplits = 8;
 constexpr int kBlockTokens[] = {16, 32, 48, 64, 96, 128, 192, 256};
 constexpr int kBlockColumns[] = {96, 128, 160, 192, 224, 256};  // of wgmma_columns
+constexpr int kMostBlockSums = 256 * 160;                       // of wgmma_columns: more want a deeper ring
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -52,27 +53,21 @@ std::int64_t multiply_cycles(Kind kind, const WgmmaTilesShape& shape) {
   return std::max(codes, shape.warpgroups == 2 ? 4 * tokens + 190 : 2 * tokens + (short_stage ? 470 : 300));
 }
 
-/// The same of wgmma_columns: what the tensor cores take; 128 bytes a cycle of shared memory, which products read once
-/// for 64 rows of x and copies write; and 50 bytes a cycle from the second-level cache.
+/// The same of wgmma_columns, where all multiprocessors have a block.
 std::int64_t columns_cycles(const WgmmaTilesShape& shape) {
-  const std::int64_t tokens = shape.block_tokens, columns = shape.block_columns;
-  const std::int64_t multiply = tokens * columns / 32;
-  const std::int64_t shared = 2 * tokens + columns + tokens * columns / 64;
-  const std::int64_t fetch = (tokens / shape.cluster + columns) * 128 / 50;
-  return std::max({multiply, shared, fetch}) + 100;
+  return std::int64_t{5} * shape.block_tokens * shape.block_columns / 128 + 250;
 }
 
 /// Cycles that a launch takes, fitted to an H200: what 64 columns of k cost a block, or its share of the memory's
 /// bandwidth; what a unit costs besides; what slices cost who adds them.
 std::int64_t cycles(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape, std::int64_t num_sms) {
   const WgmmaTilesWeights& weights = problem.weights;
-  const std::int64_t tiles = block_tiles(shape, false);
   const std::int64_t units = num_units(problem, shape);
-  // Blocks that read other weights at the same time.
-  const std::int64_t readers =
-      shape.columns() ? divide_up(std::min(units * shape.cluster, num_sms), divide_up(problem.m, shape.block_tokens))
-                      : num_sms;
-  const std::int64_t read = tiles * weights.turn_bytes * 64 / weights.turn_columns * readers / 2580;
+  // Blocks that read other weights at the same time. Tiles of x run side by side, but more than two of them read x
+  // more often than weights, which is not counted.
+  const std::int64_t active = shape.columns() ? std::min(units, num_sms) : num_sms;
+  const std::int64_t readers = problem.m <= 256 ? divide_up(active, divide_up(problem.m, shape.block_tokens)) : active;
+  const std::int64_t read = block_tiles(shape, false) * weights.turn_bytes * 64 / weights.turn_columns * readers / 2580;
   const std::int64_t columns = std::int64_t{weights.turn_columns} * shape.stage_turns;
   const std::int64_t stages = divide_up(divide_up(problem.k, shape.splits), columns);
   const std::int64_t multiply = shape.columns() ? columns_cycles(shape) : multiply_cycles(kind_of(problem), shape);
@@ -108,22 +103,16 @@ std::vector<WgmmaTilesShape> shapes_for(Kind kind, int tokens, std::int64_t m) {
   return shapes;
 }
 
-/// Of wgmma_columns, which has 128 or 256 rows of x and few sums to a thread.
-std::vector<WgmmaTilesShape> columns_shapes(Kind kind, std::int64_t m, bool gated) {
+/// Of wgmma_columns. With more rows of x all multiprocessors are busy most of the time, and those of wgmma_tiles, which
+/// reads x from shared memory only once for 64 rows of weights, win.
+std::vector<WgmmaTilesShape> columns_shapes(Kind kind, std::int64_t m) {
   std::vector<WgmmaTilesShape> shapes;
-  if (kind != Kind::kBf16 || m <= 64) return shapes;
+  if (kind != Kind::kBf16 || m <= 64 || m > 256) return shapes;
   for (const int tokens : {256, 128}) {
     if (tokens == 256 && m <= 128) continue;
     for (const int columns : kBlockColumns) {
-      if (tokens * columns > 256 * 192 || (gated && columns % 32 != 0)) continue;
-      for (const int cluster : {1, 2}) {
-        shapes.push_back({.warpgroups = 2,
-                          .block_tokens = tokens,
-                          .stage_turns = kWgmmaColumnsTurns,
-                          .splits = 1,
-                          .cluster = cluster,
-                          .block_columns = columns});
-      }
+      if (tokens * columns > kMostBlockSums) continue;
+      shapes.push_back({.block_tokens = tokens, .stage_turns = kWgmmaColumnsTurns, .block_columns = columns});
     }
   }
   return shapes;
@@ -138,7 +127,7 @@ std::int64_t stage_bytes(const WgmmaTilesProblem& problem, const WgmmaTilesShape
 std::vector<std::string> defines(const WgmmaTilesProblem& problem, const WgmmaTilesShape& shape) {
   if (shape.columns()) {
     return {define("BLOCK_TOKENS", shape.block_tokens), define("BLOCK_COLUMNS", shape.block_columns),
-            define("CLUSTER", shape.cluster), define("EPILOGUE", problem.epilogue), define("ELEMENT", problem.half)};
+            define("EPILOGUE", problem.epilogue), define("ELEMENT", problem.half)};
   }
   const Kind kind = kind_of(problem);
   std::vector<std::string> all = {define("WARPGROUPS", shape.warpgroups),
@@ -201,7 +190,7 @@ WgmmaTilesShape choose_wgmma_tiles(const WgmmaTilesProblem& problem, std::int64_
   };
   const Kind kind = kind_of(problem);
   for (const int tokens : block_tokens(kind, problem.m)) consider_all(shapes_for(kind, tokens, problem.m));
-  consider_all(columns_shapes(kind, problem.m, is_gated(problem)));
+  consider_all(columns_shapes(kind, problem.m));
   return best;
 }
 
@@ -217,8 +206,8 @@ WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTil
                shape.stage_turns, shape.cluster);
   if (shape.columns()) {
     PAGODA_CHECK(std::ranges::find(kBlockColumns, shape.block_columns) != std::end(kBlockColumns) &&
-                     shape.block_tokens % 128 == 0 && shape.block_tokens * shape.block_columns <= 256 * 192 &&
-                     shape.warpgroups == 2 && shape.stage_turns == kWgmmaColumnsTurns && problem.weights == kWgmmaBf16,
+                     shape.block_tokens % 128 == 0 && shape.block_tokens * shape.block_columns <= kMostBlockSums &&
+                     shape.cluster == 1 && shape.stage_turns == kWgmmaColumnsTurns && problem.weights == kWgmmaBf16,
                  "{} columns with {} rows of x", shape.block_columns, shape.block_tokens);
   }
   PAGODA_CHECK(shape.splits == 1 || (shape.splits > 1 && problem.may_split && problem.epilogue == 1),

@@ -167,6 +167,7 @@ __device__ __forceinline__ void feed(const WgmmaTilesParams& p, const Schedule<k
     fetch(weights, at.slot);
     weights.advance(p, schedule);
   }
+  prefetch_map(reinterpret_cast<const TensorMapBytes*>(&p.input));  // so that x alone is what comes after the wait
   wait_for_producers();
   for (int i = 0; i < filled; ++i) {
     fetch_input(input, i);
