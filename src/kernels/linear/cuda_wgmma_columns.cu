@@ -1,12 +1,12 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] on sm_90a, as cuda_wgmma_tiles.cu for w in the layout mma16, with operands the other
 // way round: x is A of wgmma and w is B, both from shared memory. B may have any multiple of 8 rows, so that a block
-// takes BLOCK_COLUMNS rows of w (of a gated unit half as many of gate and of up) where that fills the multiprocessors
-// in whole rounds: gate and up of 9,728 rows each are 152 blocks of 128, but 122 of 160. Two warpgroups take half of
-// BLOCK_TOKENS rows of x each; a lane (group, quad) has rows group and group + 8 of its warp's 16, columns 2 · quad and
-// 2 · quad + 1 of each 8; gate and up of a column meet in it. Units and ring are those of cuda_wgmma_units.cuh, and so
-// are slices of k. Bytes: the weights once for every BLOCK_TOKENS rows. Chosen by the plan's reckoning, for 65 and more
-// rows on sm_90; figures in decision 0103. Constants: BLOCK_TOKENS (128, 256), BLOCK_COLUMNS (96, 128, 160, 192, 224,
-// 256; at most 192 with 256 rows of x), CLUSTER (1, 2), EPILOGUE and ELEMENT as of wgmma_tiles.
+// takes BLOCK_COLUMNS rows of w (of a gated unit half as many of gate and of up) where that saves a round of blocks:
+// gate and up of 9,728 rows each are 152 blocks of 128 on 132 multiprocessors, but 122 of 160. Two warpgroups take half
+// of BLOCK_TOKENS rows of x each; a lane (group, quad) has rows group and group + 8 of its warp's 16, columns 2 · quad
+// and 2 · quad + 1 of each 8, and gate and up of a column. Units, slices of k and the ring are those of
+// cuda_wgmma_units.cuh. Bytes: the weights once for every BLOCK_TOKENS rows. Chosen by the plan's reckoning at 65 to
+// 256 rows on sm_90; figures in decision 0103. Constants: BLOCK_TOKENS (128, 256), BLOCK_COLUMNS (96, 128, 160; of 128
+// rows of x also 192, 224, 256), EPILOGUE and ELEMENT as of wgmma_tiles.
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/shared_products.cuh"
 #include "kernels/cuda/vector.cuh"

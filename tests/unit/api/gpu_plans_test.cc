@@ -290,8 +290,8 @@ TEST(GpuPlans, CodesAreMultipliedInF16BehindNorms) {
       in_f16("h200", {.dummy_weights = "q4_0", .dummy_head = "q4_0"}),
       ElementsAre("cuda_mma_bulk_codes.cu", "cuda_rms_norm.cu", "cuda_wgmma_tiles.cu", "cuda_whole_bulk_codes.cu"));
   EXPECT_THAT(in_f16("h200", {.dummy_weights = "q6_k", .dummy_head = "q6_k"}),
-              ElementsAre("cuda_mma_bulk_codes.cu", "cuda_rms_norm.cu", "cuda_unpack_codes.cu", "cuda_wgmma_tiles.cu",
-                          "cuda_whole_bulk_codes.cu"));
+              ElementsAre("cuda_mma_bulk_codes.cu", "cuda_rms_norm.cu", "cuda_unpack_codes.cu", "cuda_wgmma_columns.cu",
+                          "cuda_wgmma_tiles.cu", "cuda_whole_bulk_codes.cu"));
   EXPECT_THAT(in_f16("h200", {.deterministic = true, .dummy_weights = "q4_0", .dummy_head = "q4_0"}), IsEmpty());
   for (const char* format : {"bf16", "mxfp4", "nvfp4", "affine4_g64"}) {
     EXPECT_THAT(in_f16("h200", {.dummy_weights = format, .dummy_head = format}), IsEmpty()) << format;
