@@ -55,7 +55,7 @@ std::int64_t multiply_cycles(Kind kind, const WgmmaTilesShape& shape) {
 
 /// The same of wgmma_columns, where all multiprocessors have a block.
 std::int64_t columns_cycles(const WgmmaTilesShape& shape) {
-  return std::int64_t{5} * shape.block_tokens * shape.block_columns / 128 + 250;
+  return std::int64_t{5} * shape.block_tokens * shape.block_columns / 128 + 350;
 }
 
 /// Cycles that a launch takes, fitted to an H200: what 64 columns of k cost a block, or its share of the memory's
