@@ -269,13 +269,12 @@ int run(const std::string& what) {
                                                 {1, 256, 2},       {1, 48, 2},        {2, 96, 2},      {2, 32, 4},
                                                 {2, 256, 2, 1, 2}, {2, 192, 2, 1, 2}, {1, 64, 4, 1, 2}};
   const std::vector<WgmmaTilesShape> columns = {
-      columns_shape(256, 96),  columns_shape(256, 128), columns_shape(256, 160),
-      columns_shape(128, 96),  columns_shape(128, 128), columns_shape(128, 160),
+      columns_shape(64, 96),   columns_shape(64, 128),  columns_shape(64, 160),  columns_shape(64, 192),
+      columns_shape(64, 224),  columns_shape(64, 256),  columns_shape(256, 96),  columns_shape(256, 128),
+      columns_shape(256, 160), columns_shape(128, 96),  columns_shape(128, 128), columns_shape(128, 160),
       columns_shape(128, 192), columns_shape(128, 224), columns_shape(128, 256)};
   const std::vector<WgmmaTilesShape> large = {
       {2, 256, 2, 1, 1}, {2, 256, 2, 1, 2}, {2, 192, 2, 1, 1}, {2, 192, 2, 1, 2}};
-  // What wgmma_columns stands beside.
-  const std::vector<WgmmaTilesShape> tiles = {{2, 256, 2}, {1, 256, 2}, {2, 128, 2}, {1, 128, 4}};
   std::vector<device::CompileUnit> units = {products.norm_unit()};
   if (what.empty() || what == "check") {
     for (const auto& shape : checked) {
@@ -300,8 +299,10 @@ int run(const std::string& what) {
     for (const WgmmaTilesShape& shape : columns) {
       for (const int epilogue : {0, 1, 2, 3}) units.push_back(products.unit(shape, epilogue));
     }
-    for (const WgmmaTilesShape& shape : tiles) {
-      for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
+    for (const int tokens : {32, 64}) {
+      for (const WgmmaTilesShape& shape : {WgmmaTilesShape{1, tokens, 4}, WgmmaTilesShape{2, tokens, 2}}) {
+        for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
+      }
     }
   }
   std::sort(units.begin(), units.end());
@@ -329,14 +330,19 @@ int run(const std::string& what) {
   if (what == "columns") {
     const AddressRange range = bench.memory(std::int64_t{512} << 20);
     bench.set_bytes(range, 0x3c);
-    std::vector<WgmmaTilesShape> all = tiles;
-    all.insert(all.end(), columns.begin(), columns.end());
-    for (const std::int64_t m : {256, 128}) {
-      std::vector<WgmmaTilesShape> shapes;
-      std::ranges::copy_if(all, std::back_inserter(shapes), [&](const auto& s) { return s.block_tokens <= m; });
-      for (const Geometry& g : {kGeometries[1], kGeometries[2]}) {
-        time_steps(bench, products, range, g, m, chosen_step(bench, g, m), shapes);
-      }
+    const Geometry& four = kGeometries[1];
+    for (const std::int64_t m : {64, 32, 17}) {
+      // What was chosen from wgmma_tiles alone.
+      const int tokens = m == 17 ? 32 : static_cast<int>(m);
+      const WgmmaTilesShape wide{2, tokens, 2}, narrow{1, tokens, 4};
+      Step base{narrow, narrow, narrow, narrow, narrow};
+      base.out.splits = base.down.splits = 3;
+      time_step(bench, products, range, four, base, m, "before");
+      time_steps(bench, products, range, four, m, chosen_step(bench, four, m),
+                 {wide, narrow, columns_shape(64, 96), columns_shape(64, 128), columns_shape(64, 160),
+                  columns_shape(64, 192), columns_shape(64, 224), columns_shape(64, 256)});
+      time_step(bench, products, range, four, base, m, "before");
+      time_step(bench, products, range, four, chosen_step(bench, four, m), m, "chosen");
     }
     return good ? 0 : 1;
   }

@@ -2,9 +2,9 @@
 // way round: x is A of wgmma and w is B, both from shared memory. B may have any multiple of 8 rows, so that a block
 // takes BLOCK_COLUMNS rows of w (of a gated unit half as many of gate and of up) where that saves a round of blocks:
 // gate and up of 9,728 rows each are 152 blocks of 128 on 132 multiprocessors, but 122 of 160. Two warpgroups take half
-// of BLOCK_TOKENS rows of x each; a lane (group, quad) has rows group and group + 8 of its warp's 16, columns 2 · quad
-// and 2 · quad + 1 of each 8, and gate and up of a column. Units, slices of k and the ring are those of
-// cuda_wgmma_units.cuh. Bytes: the weights once for every BLOCK_TOKENS rows. Chosen by the plan's reckoning at 65 to
+// of BLOCK_TOKENS rows of x each, or one takes 64; a lane (group, quad) has rows group and group + 8 of its warp's 16,
+// columns 2 · quad and 2 · quad + 1 of each 8, and gate and up of a column. Units, slices of k and the ring are those
+// of cuda_wgmma_units.cuh. Bytes: the weights once for every BLOCK_TOKENS rows. Chosen by the plan's reckoning at 65 to
 // 256 rows on sm_90; figures in decision 0103. Constants: BLOCK_TOKENS (128, 256), BLOCK_COLUMNS (96, 128, 160; of 128
 // rows of x also 192, 224, 256), EPILOGUE and ELEMENT as of wgmma_tiles.
 #include "kernels/cuda/activation.cuh"
@@ -16,9 +16,10 @@ namespace pagoda::kernels {
 
 constexpr bool kGated = EPILOGUE >= 3;
 constexpr bool kFloat = EPILOGUE == 1 || EPILOGUE == 2;
-constexpr int kWarps = 8;
-constexpr int kParts = BLOCK_TOKENS / 128;  // of 64 rows of x, of a warpgroup
-constexpr int kSums = BLOCK_COLUMNS / 2;    // of a part, of a thread
+constexpr int kWarpgroups = static_cast<int>(wgmma_columns_warpgroups(BLOCK_TOKENS));
+constexpr int kWarps = kWarpgroups * 4;
+constexpr int kParts = BLOCK_TOKENS / (kWarpgroups * 64);  // of 64 rows of x, of a warpgroup
+constexpr int kSums = BLOCK_COLUMNS / 2;                   // of a part, of a thread
 constexpr int kThreads = static_cast<int>(wgmma_columns_threads(BLOCK_TOKENS, BLOCK_COLUMNS));
 constexpr bool kRaise = kThreads % 128 == 0;  // registers of the feeding warpgroup go to the others
 constexpr int kStageBytes = static_cast<int>(wgmma_columns_stage_bytes(BLOCK_TOKENS, BLOCK_COLUMNS));
@@ -206,7 +207,7 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
                                         std::uint32_t ring) {
   constexpr int kSteps = 4;  // of 16 columns, of a stage
   const int warpgroup = static_cast<int>(threadIdx.x) / 128;
-  const std::uint64_t input = operand(ring + warpgroup * (kInputBytes / 2), 16);
+  const std::uint64_t input = operand(ring + warpgroup * (kInputBytes / kWarpgroups), 16);
   const std::uint64_t weights = narrow_operand(ring + kInputBytes);
   float d[kParts][kSums];
   Cursor at{0, 0};

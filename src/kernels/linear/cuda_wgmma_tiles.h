@@ -104,8 +104,11 @@ PAGODA_SHARED constexpr std::int64_t wgmma_tiles_fixed_bytes(std::int64_t warpgr
 /// Of cuda_wgmma_columns.cu: turns of a stage; threads, as of wgmma_tiles; and a stage's bytes: rows of x, then rows of
 /// weights.
 inline constexpr int kWgmmaColumnsTurns = 2;
+PAGODA_SHARED constexpr std::int64_t wgmma_columns_warpgroups(std::int64_t block_tokens) {
+  return block_tokens > 64 ? 2 : 1;
+}
 PAGODA_SHARED constexpr std::int64_t wgmma_columns_threads(std::int64_t block_tokens, std::int64_t block_columns) {
-  return 256 + (block_tokens * block_columns >= 128 * 256 ? 128 : 32);
+  return wgmma_columns_warpgroups(block_tokens) * 128 + (block_tokens * block_columns >= 128 * 256 ? 128 : 32);
 }
 PAGODA_SHARED constexpr std::int64_t wgmma_columns_stage_bytes(std::int64_t block_tokens, std::int64_t block_columns) {
   return (block_tokens + block_columns) * kWgmmaColumnsTurns * kWgmmaBf16.turn_columns * kWgmmaBf16.input_bytes;

@@ -65,8 +65,8 @@ std::int64_t cycles(const WgmmaTilesProblem& problem, const WgmmaTilesShape& sha
   const std::int64_t units = num_units(problem, shape);
   // Blocks that read other weights at the same time. Tiles of x run side by side, but more than two of them read x
   // more often than weights, which is not counted.
-  const std::int64_t active = shape.columns() ? std::min(units, num_sms) : num_sms;
-  const std::int64_t readers = problem.m <= 256 ? divide_up(active, divide_up(problem.m, shape.block_tokens)) : active;
+  const std::int64_t readers =
+      problem.m <= 256 ? divide_up(num_sms, divide_up(problem.m, shape.block_tokens)) : num_sms;
   const std::int64_t read = block_tiles(shape, false) * weights.turn_bytes * 64 / weights.turn_columns * readers / 2580;
   const std::int64_t columns = std::int64_t{weights.turn_columns} * shape.stage_turns;
   const std::int64_t stages = divide_up(divide_up(problem.k, shape.splits), columns);
@@ -107,9 +107,10 @@ std::vector<WgmmaTilesShape> shapes_for(Kind kind, int tokens, std::int64_t m) {
 /// reads x from shared memory only once for 64 rows of weights, win.
 std::vector<WgmmaTilesShape> columns_shapes(Kind kind, std::int64_t m) {
   std::vector<WgmmaTilesShape> shapes;
-  if (kind != Kind::kBf16 || m <= 64 || m > 256) return shapes;
-  for (const int tokens : {256, 128}) {
-    if (tokens == 256 && m <= 128) continue;
+  if (kind != Kind::kBf16 || m > 256) return shapes;
+  for (const int tokens : {256, 128, 64}) {
+    if (m <= tokens / 2 && tokens > 64) continue;
+    if (m > 64 && tokens == 64) continue;
     for (const int columns : kBlockColumns) {
       if (tokens * columns > kMostBlockSums) continue;
       shapes.push_back({.block_tokens = tokens, .stage_turns = kWgmmaColumnsTurns, .block_columns = columns});
@@ -206,8 +207,9 @@ WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTil
                shape.stage_turns, shape.cluster);
   if (shape.columns()) {
     PAGODA_CHECK(std::ranges::find(kBlockColumns, shape.block_columns) != std::end(kBlockColumns) &&
-                     shape.block_tokens % 128 == 0 && shape.block_tokens * shape.block_columns <= kMostBlockSums &&
-                     shape.cluster == 1 && shape.stage_turns == kWgmmaColumnsTurns && problem.weights == kWgmmaBf16,
+                     (shape.block_tokens == 64 || shape.block_tokens % 128 == 0) &&
+                     shape.block_tokens * shape.block_columns <= kMostBlockSums && shape.cluster == 1 &&
+                     shape.stage_turns == kWgmmaColumnsTurns && problem.weights == kWgmmaBf16,
                  "{} columns with {} rows of x", shape.block_columns, shape.block_tokens);
   }
   PAGODA_CHECK(shape.splits == 1 || (shape.splits > 1 && problem.may_split && problem.epilogue == 1),
