@@ -18,6 +18,9 @@ struct alignas(16) DecodeItem {
   std::int32_t start;       ///< key number of the row's first token
 };
 
+/// A partition that no row exceeds.
+inline constexpr std::int32_t kWholeRows = 1 << 30;
+
 struct DecodeSchedule {
   std::int32_t num_items;
   std::int32_t partition;    ///< keys; partitions begin at its multiples

@@ -1,6 +1,7 @@
 // The work list of a step's decode attention, made on the device so that a captured step serves any lengths.
 // One block of 256 threads; thread n tries the partition that cuts the longest row into n + 1 and the cheapest wins.
 // Cost of a partition: whole waves of blocks, each as long as a full partition and a constant, and the merge.
+// Lets no kernel start before it has ended: attention reads the work list before it waits (docs/decisions/0101).
 #include "kernels/attention/cuda_decode.h"
 #include "kernels/cuda/ptx.cuh"
 
@@ -106,7 +107,6 @@ extern "C" __global__ void __launch_bounds__(kThreads) decode_schedule(const __g
   __shared__ long long least[kWarps];
   __shared__ int sums[kWarps];
   wait_for_producers();
-  release_consumers();
   for (std::int64_t row = threadIdx.x; row < min(p.num_rows, static_cast<long long>(kCachedRows)); row += kThreads) {
     cached[row] = read_range(p, row);
   }
@@ -153,4 +153,5 @@ extern "C" __global__ void __launch_bounds__(kThreads) decode_schedule(const __g
                      static_cast<int>(p.row_offsets[low + 1]) - token,
                      static_cast<int>(p.row_starts[low])};
   }
+  __threadfence();
 }
