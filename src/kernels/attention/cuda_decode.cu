@@ -101,6 +101,12 @@ __device__ __forceinline__ int team() { return static_cast<int>(blockIdx.x) / CL
 __device__ __forceinline__ int teams() { return static_cast<int>(gridDim.x) / CLUSTER; }
 __device__ __forceinline__ int rank_in_team() { return static_cast<int>(blockIdx.x) % CLUSTER; }
 
+/// The piece of work that this team takes in its `wave`-th turn, of those in the order of their size: turns go to and
+/// fro, so that who had the longest piece has the shortest next.
+__device__ __forceinline__ int work_of(int wave) {
+  return wave * teams() + (wave % 2 == 0 ? team() : teams() - 1 - team());
+}
+
 /// This warp's tiles of a piece of work's keys: one in kTeamWarps, `count` of them from tile `first` of 16 keys.
 struct Turns {
   int first, count;
@@ -121,7 +127,8 @@ struct TileStream {
   const DecodeParams& p;
   char* const ring;  // this warp's
   const int works;
-  int work;  // at hand
+  int wave = -1;
+  int work = 0;  // at hand
   Keys keys{}, upcoming{};
   Turns turns{0, 0};
   int turn = 0;
@@ -129,13 +136,13 @@ struct TileStream {
   int page_low = -1, page_high = -1;  // lane i: of turn i of 32
 
   __device__ __forceinline__ TileStream(const DecodeParams& params, char* warp_ring, int num_works)
-      : p(params), ring(warp_ring), works(num_works), work(team() - teams()) {
+      : p(params), ring(warp_ring), works(num_works) {
     look_ahead();
     next_work();
   }
 
   __device__ __forceinline__ void look_ahead() {
-    const int next = work + teams();
+    const int next = work_of(wave + 1);
     if (next >= works) return;
     const DecodeItem& item = p.items[next / p.kv_heads];
     upcoming = {item.row, item.begin, item.end, item.start};
@@ -144,7 +151,7 @@ struct TileStream {
   /// The next piece of work in which this warp has tiles.
   __device__ __forceinline__ void next_work() {
     do {
-      work += teams();
+      work = work_of(++wave);
       if (work >= works) return;
       keys = upcoming;
       look_ahead();
@@ -430,7 +437,7 @@ __device__ __forceinline__ void merge_row(const DecodeParams& p, const DecodeIte
   const std::int64_t stride = static_cast<std::int64_t>(p.kv_heads) * kColumns;
   for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 4); i += kThreads) {
     const int column = i / (HEAD_DIM_V / 4), dim = i % (HEAD_DIM_V / 4) * 4;
-    const std::int64_t at = (static_cast<std::int64_t>(item.first_item) * p.kv_heads + kv_head) * kColumns + column;
+    const std::int64_t at = (static_cast<std::int64_t>(item.first_place) * p.kv_heads + kv_head) * kColumns + column;
     const auto* stats = reinterpret_cast<const float2*>(p.stats) + at;
     const float* partial = p.partial + at * HEAD_DIM_V + dim;
     Merged m{kNone};
@@ -450,9 +457,8 @@ using BlockStats = float2[kColumnTiles * 8];
 
 /// The warps' states as one: to the output if the row has but one partition, else to where its merger finds it. Of a
 /// block of a cluster, to where the others find it.
-__device__ __forceinline__ void combine_warps(const DecodeParams& p, const DecodeItem& item, int index, int kv_head,
-                                              char* outputs, const float2 (*stats)[kColumnTiles * 8],
-                                              BlockStats& block_stats) {
+__device__ __forceinline__ void combine_warps(const DecodeParams& p, const DecodeItem& item, int kv_head, char* outputs,
+                                              const float2 (*stats)[kColumnTiles * 8], BlockStats& block_stats) {
   for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 4); i += kThreads) {
     const int column = i / (HEAD_DIM_V / 4), dim = i % (HEAD_DIM_V / 4) * 4;
     Merged m{kNone};
@@ -472,7 +478,8 @@ __device__ __forceinline__ void combine_warps(const DecodeParams& p, const Decod
       finish(p, item, kv_head, column, dim, m);
       continue;
     }
-    const std::int64_t at = (static_cast<std::int64_t>(index) * p.kv_heads + kv_head) * kColumns + column;
+    const std::int64_t place = item.first_place + item.part;
+    const std::int64_t at = (place * p.kv_heads + kv_head) * kColumns + column;
     *reinterpret_cast<float4*>(p.partial + at * HEAD_DIM_V + dim) = m.out;
     if (dim == 0) *reinterpret_cast<float2*>(p.stats + at * 2) = {m.maximum, m.sum};
   }
@@ -536,9 +543,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __gr
   if (schedule.used_tokens < p.num_tokens) clear_padding(p, schedule.used_tokens);
   int stage = 0;
   if constexpr (CLUSTER > 1) arrive_cluster_done();
-  for (int work = team(); work < works; work += teams()) {
-    const int index = work / p.kv_heads, kv_head = work % p.kv_heads;
-    const DecodeItem item = p.items[index];
+  for (int wave = 0;; ++wave) {
+    const int work = work_of(wave);
+    if (work >= works) break;
+    const int kv_head = work % p.kv_heads;
+    const DecodeItem item = p.items[work / p.kv_heads];
     const Turns turns(item.begin, item.end);
     Queries queries;
     load_queries(queries, p, item, kv_head);
@@ -560,7 +569,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __gr
     if constexpr (CLUSTER > 1) wait_cluster();  // others have read what the work before came to
     put_down(running, reinterpret_cast<float*>(outputs + warp * kOutBytes), stats[warp]);
     __syncthreads();
-    combine_warps(p, item, index, kv_head, outputs, stats, block_stats);
+    combine_warps(p, item, kv_head, outputs, stats, block_stats);
     if constexpr (CLUSTER > 1) {
       arrive_cluster();
       wait_cluster();
