@@ -248,8 +248,8 @@ void Decoder::forward(const Block& block, const DecoderInputs& inputs, kernels::
                              .scratch = scratch_,
                              .update = &update},
                             stream);
-  const bool gathers = last && this->gathers(inputs);
-  if (gathers && inputs.num_wanted == 0) return;  // all that is left of the step are its keys and values
+  const bool narrows = last && gathers(inputs);
+  if (narrows && inputs.num_wanted == 0) return;  // all that is left of the step are its keys and values
   block.attention.launch({.query = query,
                           .output = rows.output,
                           .step = inputs.step,
@@ -257,7 +257,7 @@ void Decoder::forward(const Block& block, const DecoderInputs& inputs, kernels::
                           .pages = block.pages,
                           .scratch = scratch_},
                          stream);
-  if (gathers) rows = gather(inputs, rows, stream);
+  if (narrows) rows = gather(inputs, rows, stream);
   const tensor::MatrixView activated = view(activated_, rows.residual.rows, block.ffn_width);
   block.attention_out.launch({.input = rows.output, .residual = rows.residual, .scratch = scratch_, .update = &update},
                              stream);
@@ -280,6 +280,8 @@ Decoder::Attended Decoder::gather(const DecoderInputs& inputs, const Attended& a
 }
 
 void Decoder::head(const DecoderInputs& inputs, std::int64_t first, std::int64_t count, device::Stream& stream) const {
+  PAGODA_CHECK(first + count <= inputs.num_wanted && count <= head_rows(), "tokens {} … {} of {} that are wanted",
+               first, first + count, inputs.num_wanted);
   const bool gathered = gathers(inputs);
   tensor::MatrixView hidden = hidden_;
   tensor::MatrixView logits = logits_;

@@ -101,7 +101,7 @@ struct Plan {
   std::int64_t activation_bytes = 0;  ///< all buffers of a step
   std::int64_t scratch_bytes = 0;     ///< one workspace for the largest stage
 
-  /// The most wanted tokens that the last layer is narrowed to: those of every step that reports no whole prompt.
+  /// The most wanted tokens that the last layer is narrowed to: one of each sequence, which is all that drawing takes.
   std::int64_t most_gathered() const { return std::min(options.max_rows, options.max_step_tokens); }
 
   /// Bytes from one page of a layer to the next.
