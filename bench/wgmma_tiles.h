@@ -15,9 +15,14 @@ using kernels::WgmmaTilesProblem;
 using kernels::WgmmaTilesShape;
 using kernels::WgmmaTilesWeights;
 
-/// "128x256t2s1c1": rows of weights × rows of x of a block, turns of a stage, slices, blocks of a cluster.
+/// "128x256t2s1c1": rows of weights × rows of x of a block, turns of a stage, slices, blocks of a cluster; of
+/// wgmma_columns "columns 160x256s1".
 inline std::string short_name(const WgmmaTilesShape& s) {
+  if (s.columns()) return pagoda::format("columns {}x{}s{}", s.block_columns, s.block_tokens, s.splits);
   return pagoda::format("{}x{}t{}s{}c{}", s.warpgroups * 64, s.block_tokens, s.stage_turns, s.splits, s.cluster);
+}
+inline WgmmaTilesShape columns_shape(int tokens, int columns) {
+  return {.block_tokens = tokens, .block_columns = columns};
 }
 inline std::string name_of(const WgmmaTilesShape& s) { return "\"shape\": \"" + short_name(s) + "\""; }
 
@@ -48,7 +53,7 @@ class Products {
                                 .may_split = epilogue == 1};
     WgmmaTilesShape whole = shape;
     whole.splits = 1;
-    return bench_.unit("kernels/linear/cuda_wgmma_tiles.cu", plan(any, whole).defines, "a");
+    return unit(plan(any, whole));
   }
   /// Input as in `p.input` is set here.
   void launch(const WgmmaTilesShape& shape, int epilogue, const void* input, std::int64_t stride,
@@ -68,8 +73,7 @@ class Products {
     }
     p.stages = made.stages;
     p.splits = shape.splits;
-    const auto kernel = bench_.kernel<WgmmaTilesParams>(
-        bench_.unit("kernels/linear/cuda_wgmma_tiles.cu", made.defines, "a"), "wgmma_tiles");
+    const auto kernel = bench_.kernel<WgmmaTilesParams>(unit(made), made.function);
     kernel.allow_shared_bytes(made.shared_bytes);
     kernel.launch(bench_.stream(),
                   {.grid = {.x = made.blocks},
@@ -97,6 +101,10 @@ class Products {
   }
 
  private:
+  device::CompileUnit unit(const WgmmaTilesPlan& made) const {
+    return bench_.unit(std::string("kernels/") + made.source, made.defines, "a");
+  }
+
   GpuBench& bench_;
   WgmmaTilesWeights weights_;
   const quant::Format* format_;

@@ -161,8 +161,8 @@ class FewRows {
   std::vector<Part> parts_;
 };
 
-/// cuda_wgmma_tiles.cu: any number of rows, compute capability 9.0. Weights as mma16, or all as mma_codes of one
-/// coding.
+/// cuda_wgmma_tiles.cu and cuda_wgmma_columns.cu: any number of rows, compute capability 9.0. Weights as mma16, or all
+/// as mma_codes of one coding.
 class WgmmaTiles {
  public:
   static bool supports(const CudaProductProblem& problem, const device::DeviceCaps& caps);

@@ -83,7 +83,7 @@ double error_once(const Plain& stage, std::int64_t m) {
 
 void run_out(const OutCase& c, std::span<const kernels::SublayerOutKernel> kernels) {
   Gpu& gpu = Gpu::get();
-  const Weights weights = make_weights({{c.format, c.hidden, c.bias}}, c.k, kMostStageRows, 60);
+  const Weights weights = make_weights({{c.format, c.hidden, c.bias}}, c.k, c.most_rows, 60);
   const auto problem = out_problem(c, weights.gpu, false), exact = out_problem(c, weights.reference, true);
   const std::vector<float> norm = norm_weights(c.hidden, 3);
   const Buffer gpu_norm = Buffer::of(norm);
@@ -112,7 +112,7 @@ void run_out(const OutCase& c, std::span<const kernels::SublayerOutKernel> kerne
                        reinterpret_cast<std::byte*>(host_scratch.data())},
                       gpu.host());
   };
-  for (const std::int64_t m : kStageRows) run_plain(stage, m);
+  for (const std::int64_t m : stage_rows(c.most_rows)) run_plain(stage, m);
 }
 
 TEST(SublayerOutOnGpu, WhatIsAddedIsNearTheReference) {
@@ -124,7 +124,7 @@ TEST(SublayerOutOnGpu, WhatIsAddedIsNearTheReference) {
 TEST(FfnInOnGpu, IsNearTheReference) {
   Gpu& gpu = Gpu::get();
   for (const FfnCase& c : ffn_cases()) {
-    const Weights weights = make_weights(ffn_weights(c), c.hidden, kMostStageRows, 70);
+    const Weights weights = make_weights(ffn_weights(c), c.hidden, c.most_rows, 70);
     const auto problem = ffn_problem(c, weights.gpu, false), exact = ffn_problem(c, weights.reference, true);
     const std::vector<float> norm = norm_weights(c.hidden, 4);
     const Buffer gpu_norm = Buffer::of(norm);
@@ -154,7 +154,7 @@ TEST(FfnInOnGpu, IsNearTheReference) {
                          reinterpret_cast<std::byte*>(host_scratch.data())},
                         gpu.host());
     };
-    for (const std::int64_t m : kStageRows) run_plain(stage, m);
+    for (const std::int64_t m : stage_rows(c.most_rows)) run_plain(stage, m);
   }
 }
 

@@ -29,8 +29,29 @@ TEST(WgmmaTilesPlan, TheShapesThatWereFastestOnAnH200AreChosen) {
   EXPECT_EQ(choose_wgmma_tiles(problem(64, {14336, 14336}, 4096, 3), kSms), (WgmmaTilesShape{2, 64, 2, 1}));
   EXPECT_EQ(choose_wgmma_tiles(problem(256, {28672}, 4096, 0), kSms), (WgmmaTilesShape{2, 256, 2, 1}));
   EXPECT_EQ(choose_wgmma_tiles(problem(256, {4096, 1024, 1024}, 2560, 0), kSms), (WgmmaTilesShape{2, 128, 2, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(256, {2560}, 4096, 1), kSms), (WgmmaTilesShape{2, 128, 2, 3}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(256, {2560}, 9728, 1), kSms), (WgmmaTilesShape{2, 128, 2, 3}));
   EXPECT_EQ(choose_wgmma_tiles(problem(2048, {28672}, 4096, 0), kSms), (WgmmaTilesShape{2, 256, 2, 1, 2}));
   EXPECT_EQ(choose_wgmma_tiles(problem(2048, {2560}, 4096, 2), kSms), (WgmmaTilesShape{2, 192, 2, 1}));
+}
+
+// 152 blocks of 128 rows are two rounds of 132 multiprocessors, 122 of 160 rows are one.
+TEST(WgmmaTilesPlan, OtherNumbersOfColumnsSaveARound) {
+  const std::array<std::int64_t, 3> gate_up = {9728, 9728};
+  EXPECT_EQ(choose_wgmma_tiles(problem(256, gate_up, 2560, 3), kSms), (WgmmaTilesShape{2, 256, 2, 1, 1, 160}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(128, gate_up, 2560, 3), kSms), (WgmmaTilesShape{2, 128, 2, 1, 1, 160}));
+  const WgmmaTilesPlan plan =
+      plan_wgmma_tiles(problem(200, gate_up, 2560, 3), {2, 256, 2, 1, 1, 160}, kSms, kSharedBytes);
+  EXPECT_EQ(plan.blocks, 122u);
+  EXPECT_EQ(plan.stages, 4);
+  EXPECT_STREQ(plan.function, "wgmma_columns");
+  // Neither few rows nor many, nor what is no bf16.
+  for (const std::int64_t m : {17, 64, 384, 512, 2048}) {
+    EXPECT_FALSE(choose_wgmma_tiles(problem(m, gate_up, 2560, 3), kSms).columns()) << m;
+  }
+  auto e4m3 = problem(256, gate_up, 2560, 3);
+  e4m3.weights = kWgmmaE4m3Rows;
+  EXPECT_FALSE(choose_wgmma_tiles(e4m3, kSms).columns());
 }
 
 TEST(WgmmaTilesPlan, OneScaleARowLeavesRoomForLargerBlocks) {
@@ -81,7 +102,7 @@ TEST(WgmmaTilesPlan, EveryShapeThatIsChosenFits) {
         EXPECT_LE(plan.shared_bytes + 1024, kSharedBytes);
         EXPECT_GE(plan.blocks, 1u);
         EXPECT_LE(plan.blocks, kSms);
-        EXPECT_EQ(plan.defines.size(), 7u);
+        EXPECT_EQ(plan.defines.size(), plan.shape.columns() ? 4u : 7u);
       }
     }
   }
@@ -127,6 +148,14 @@ TEST(WgmmaTilesPlan, MapsSayWhereMatricesLie) {
   EXPECT_EQ(asked.swizzle, device::cuda::kTensorMapSwizzle128);
   map_wgmma_tiles_weight(driver, kWgmmaBf16, shape, false, nullptr, 100, 1208);
   EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{32, 32, 8}));
+  const WgmmaTilesShape columns{.block_columns = 160};
+  map_wgmma_tiles_weight(driver, kWgmmaBf16, columns, true, nullptr, 100, 1208);
+  EXPECT_EQ(asked.sizes, (std::vector<std::uint64_t>{16, 38 * 16, 7}));  // words of a row, of all turns, tiles
+  EXPECT_EQ(asked.strides, (std::vector<std::uint64_t>{64, 38 * 1024}));
+  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{16, 16, 5}));
+  EXPECT_EQ(asked.swizzle, device::cuda::kTensorMapSwizzle64);
+  map_wgmma_tiles_weight(driver, kWgmmaBf16, columns, false, nullptr, 100, 1208);
+  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{16, 16, 10}));
 }
 
 }  // namespace
