@@ -29,7 +29,7 @@ const std::set<std::string> kConstants = {
     "KEY_DIM",      "KIND",         "KV_FP8",      "MIN_BLOCKS", "NORM",        "RELEASE",     "ROW_TILES",
     "SOFTCAP",      "STAGES",       "STAGE_TURNS", "THREADS",    "TOKENS",      "TOKEN_TILES", "TO_MMA16",
     "UPDATE_FLOAT", "VALUE_DIM",    "WARPGROUPS",  "WARPS",      "CLUSTER",     "WEIGHTS",     "LAYOUT",
-    "STAGE_UNITS",  "AT_ONCE",      "ORDERED"};
+    "STAGE_UNITS",  "AT_ONCE",      "ORDERED",     "ROWS"};
 
 struct Source {
   std::string path;
