@@ -160,38 +160,62 @@ __device__ __forceinline__ void store_step(const Input& to, int m, int token, in
   if (step == 0) words[kUnitGroups] = back;
 }
 
-/// Each warp makes the columns that it needs itself.
+/// Steps that a lane loads together.
+struct Batch {
+  Step steps[kAhead];
+};
+
+/// Turns of a warp over its units, from its `first`th on. Past the slice there are zeros.
+__device__ __forceinline__ Batch load_batch(const MmaBulkCodesParams& p, const Slice& slice, int warp, int token,
+                                            int first) {
+  Batch batch;
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    const int unit = own_unit(warp, first + i * kTurnUnits + threadIdx.x % 32 / kUnitSteps);
+    const std::int64_t column =
+        std::int64_t{slice.begin + unit} * kUnitColumns + threadIdx.x % kUnitSteps * kStepColumns;
+    batch.steps[i] = unit < slice.count ? load_step(p, token, column) : Step{};
+  }
+  return batch;
+}
+
+/// Each warp makes the columns that it needs itself. The next batch is under way while one is made: behind the weights
+/// that the block has under way too, x takes more than a microsecond to come.
 __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const Slice& slice, Shared& s,
                                               const Input& to) {
   const int warp = threadIdx.x / 32;
   const int step = threadIdx.x % kUnitSteps;
-  for (int token = 0; token < p.m; ++token) {
-    float squares = 0;
-    for (int first = 0; own_unit(warp, first) < slice.count; first += kAhead * kTurnUnits) {
-      Step loaded[kAhead];
-      int unit[kAhead];
+  float squares = 0;
+  int token = 0, first = 0;
+  Batch batch = load_batch(p, slice, warp, 0, 0);
+  while (token < p.m) {
+    int next_token = token, next_first = first + kAhead * kTurnUnits;
+    if (own_unit(warp, next_first) >= slice.count) {
+      ++next_token;
+      next_first = 0;
+    }
+    Batch next;
+    if (next_token < p.m) next = load_batch(p, slice, warp, next_token, next_first);
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        unit[i] = own_unit(warp, first + i * kTurnUnits + threadIdx.x % 32 / kUnitSteps);
-        const std::int64_t column = std::int64_t{slice.begin + unit[i]} * kUnitColumns + step * kStepColumns;
-        loaded[i] = unit[i] < slice.count ? load_step(p, token, column) : Step{};
-      }
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        if (own_unit(warp, first + i * kTurnUnits) >= slice.count) break;  // the same for the whole warp
-        float v[16];
-        widen(p, loaded[i], v, squares);
-        if constexpr (kFloat) {
-          store_floats(to, p.m, token, unit[i], step, unit[i] < slice.count, v);
-        } else {
-          store_step(to, p.m, token, unit[i], step, unit[i] < slice.count, v);
-        }
+    for (int i = 0; i < kAhead; ++i) {
+      if (own_unit(warp, first + i * kTurnUnits) >= slice.count) break;  // the same for the whole warp
+      const int unit = own_unit(warp, first + i * kTurnUnits + threadIdx.x % 32 / kUnitSteps);
+      float v[16];
+      widen(p, batch.steps[i], v, squares);
+      if constexpr (kFloat) {
+        store_floats(to, p.m, token, unit, step, unit < slice.count, v);
+      } else {
+        store_step(to, p.m, token, unit, step, unit < slice.count, v);
       }
     }
-    if constexpr (NORM) {
+    if (NORM && next_token != token) {
       squares = warp_sum(squares);
       if (threadIdx.x % 32 == 0) s.squares[token * WARPS + warp] = squares;  // read behind a tile's barrier
+      squares = 0;
     }
+    token = next_token;
+    first = next_first;
+    batch = next;
   }
   __syncwarp();
 }
@@ -465,10 +489,10 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
     asm volatile("" : "+r"(at_x.mine[i]));  // any number, for all the compiler knows
   }
   Cursor at{0, 0};
-  int buffer = 0;
-  for (std::int64_t tile = blockIdx.x / p.splits; tile < tiles; tile += gridDim.x / p.splits, buffer ^= 1) {
+  int turn = 0;
+  for (std::int64_t tile = blockIdx.x / p.splits; tile < tiles; tile += gridDim.x / p.splits, ++turn) {
     const Place place = locate(p, tile);
-    const float before = fetch_before(p, place);
+    const float before = fetch_before(p, place, turn);
     Sums sums = {};
     for (int first = 0; first < slice.count; first += STAGE_UNITS, at.advance(p.stages)) {
       const char* stage = ring + at.slot * kStageBytes;
@@ -488,7 +512,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
     }
 
     // Two buffers, so that one barrier a tile is enough.
-    float* all = all_sums + buffer * kSums;
+    float* all = all_sums + turn % 2 * kSums;
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
 #pragma unroll
@@ -503,6 +527,6 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
       }
     }
     sync_threads<1>(kThreads);
-    finish_tile<kSumStride>(p, slice, place, all, before, [&](int t) { return norm_factor(p, s, t); });
+    finish_tile<kSumStride>(p, slice, place, turn, all, before, [&](int t) { return norm_factor(p, s, t); });
   }
 }
