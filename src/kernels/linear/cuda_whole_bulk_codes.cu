@@ -46,6 +46,12 @@ struct Input {
 
 __device__ constexpr int min_of(int a, int b) { return a < b ? a : b; }
 
+/// A number of the thread's own in a register: the compiler would read what it comes from anew wherever it is wanted,
+/// and wait for it.
+__device__ __forceinline__ int keep(int number) {
+  return __shfl_sync(0xffffffffu, number, static_cast<int>(threadIdx.x % 32));
+}
+
 /// The warp's `index`th unit: it takes kAtOnce in a row, which share what 256 columns share.
 __device__ __forceinline__ int own_unit(int warp, int index) {
   return index / kAtOnce * (WARPS * kAtOnce) + warp * kAtOnce + index % kAtOnce;
@@ -276,7 +282,7 @@ struct Lane {
   std::uint32_t mine[kSlots];  // 1 for it
   const std::uint32_t* words;  // of the token of the lane's sums
   int slot;                    // of these: the first
-  int row;
+  int index, row;
   int unit_bytes, unit_words;
 };
 
@@ -432,7 +438,7 @@ __device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit
   for (int u = 0; u < kUnits; ++u) {
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
-      codes[set][u] = TheCodes::load(stage + set * kSetBytes + (unit + u) * kUnitBytes, threadIdx.x % 32);
+      codes[set][u] = TheCodes::load(stage + set * kSetBytes + (unit + u) * kUnitBytes, lane.index);
     }
   }
 #pragma unroll
@@ -452,8 +458,11 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   char* const ring = shared;
   float* const all_sums = reinterpret_cast<float*>(ring + p.stages * kStageBytes);
   char* const bytes = reinterpret_cast<char*>(all_sums + 2 * kSums);
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
+  const int thread = keep(static_cast<int>(threadIdx.x));
+  const int warp = thread / 32;
+  const int lane = thread % 32;
+  const auto full = static_cast<std::uint32_t>(keep(static_cast<int>(shared_address(s.ring.full))));
+  const auto empty = static_cast<std::uint32_t>(keep(static_cast<int>(shared_address(s.ring.empty))));
   if (threadIdx.x < p.stages) {
     init_barrier(&s.ring.full[threadIdx.x], 1);
     init_barrier(&s.ring.empty[threadIdx.x], WARPS);
@@ -481,7 +490,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   const int slot = column % kSlots;
   const int token = lane % 4 / kLanes;
   Lane at_x{input.bytes + part * (128 / kColumns) + lane % 4 * (32 / kColumns), slot, {},
-            input.words + min(token, p.m - 1) * kUnitWords, lane % 4 % kLanes * kLaneSlots, lane / 4, unit_bytes,
+            input.words + min(token, p.m - 1) * kUnitWords, lane % 4 % kLanes * kLaneSlots, lane, lane / 4, unit_bytes,
             p.m * kUnitWords};
 #pragma unroll
   for (int i = 0; i < kSlots; ++i) {
@@ -496,7 +505,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
     Sums sums = {};
     for (int first = 0; first < slice.count; first += STAGE_UNITS, at.advance(p.stages)) {
       const char* stage = ring + at.slot * kStageBytes;
-      wait_barrier(&s.ring.full[at.slot], at.parity);
+      wait_barrier(full + at.slot * sizeof(Barrier), at.parity);
 #pragma unroll
       for (int i = 0; i < STAGE_UNITS; i += WARPS * kAtOnce) {
         const int mine = i + warp * kAtOnce;
@@ -508,7 +517,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
         }
       }
       __syncwarp();
-      if (lane == 0) arrive(&s.ring.empty[at.slot]);
+      if (lane == 0) arrive(empty + at.slot * sizeof(Barrier));
     }
 
     // Two buffers, so that one barrier a tile is enough.
