@@ -57,25 +57,36 @@ __device__ __forceinline__ int own_unit(int warp, int index) {
   return index / kAtOnce * (WARPS * kAtOnce) + warp * kAtOnce + index % kAtOnce;
 }
 
-/// 16 columns of x.
+/// 16 columns of x, and the norm's weights there.
+struct Norm {
+  float4 w[NORM ? 4 : 1];
+};
 struct Step {
 #if NORM
-  float4 x[4], norm[4];
+  float4 x[4];
+  Norm norm;
 #else
   Vec16 x[2];
 #endif
 };
+
+__device__ __forceinline__ Norm load_norm(const MmaBulkCodesParams& p, std::int64_t column) {
+  Norm norm{};
+  if constexpr (NORM) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (column + i * 4 < p.k) norm.w[i] = reinterpret_cast<const float4*>(p.norm + column)[i];
+    }
+  }
+  return norm;
+}
 
 __device__ __forceinline__ Step load_step(const MmaBulkCodesParams& p, int token, std::int64_t column) {
   Step s;
 #if NORM
   const float* x = static_cast<const float*>(p.input) + token * p.input_stride + column;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const bool inside = column + i * 4 < p.k;
-    s.x[i] = inside ? reinterpret_cast<const float4*>(x)[i] : float4{};
-    s.norm[i] = inside ? reinterpret_cast<const float4*>(p.norm + column)[i] : float4{};
-  }
+  for (int i = 0; i < 4; ++i) s.x[i] = column + i * 4 < p.k ? reinterpret_cast<const float4*>(x)[i] : float4{};
 #else
   const auto* x = static_cast<const std::uint16_t*>(p.input) + token * p.input_stride + column;
 #pragma unroll
@@ -90,7 +101,7 @@ __device__ __forceinline__ void widen(const MmaBulkCodesParams& p, const Step& s
   for (int i = 0; i < 4; ++i) {
 #if NORM
     const float x[4] = {s.x[i].x, s.x[i].y, s.x[i].z, s.x[i].w};
-    const float w[4] = {s.norm[i].x, s.norm[i].y, s.norm[i].z, s.norm[i].w};
+    const float w[4] = {s.norm.w[i].x, s.norm.w[i].y, s.norm.w[i].z, s.norm.w[i].w};
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       squares = fmaf(x[e], x[e], squares);
@@ -171,16 +182,32 @@ struct Batch {
   Step steps[kAhead];
 };
 
+/// The thread's unit of a turn over the warp's units that begins with its `first`th; and its columns there.
+__device__ __forceinline__ int turn_unit(int warp, int first) {
+  return own_unit(warp, first + static_cast<int>(threadIdx.x % 32) / kUnitSteps);
+}
+__device__ __forceinline__ std::int64_t turn_column(const Slice& slice, int unit) {
+  return std::int64_t{slice.begin + unit} * kUnitColumns + threadIdx.x % kUnitSteps * kStepColumns;
+}
+
+/// Norm weights of the warp's first turn.
+__device__ __forceinline__ Norm first_norm(const MmaBulkCodesParams& p, const Slice& slice) {
+  const int unit = turn_unit(threadIdx.x / 32, 0);
+  return unit < slice.count ? load_norm(p, turn_column(slice, unit)) : Norm{};
+}
+
 /// Turns of a warp over its units, from its `first`th on. Past the slice there are zeros.
 __device__ __forceinline__ Batch load_batch(const MmaBulkCodesParams& p, const Slice& slice, int warp, int token,
-                                            int first) {
+                                            int first, const Norm& norm) {
   Batch batch;
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
-    const int unit = own_unit(warp, first + i * kTurnUnits + threadIdx.x % 32 / kUnitSteps);
-    const std::int64_t column =
-        std::int64_t{slice.begin + unit} * kUnitColumns + threadIdx.x % kUnitSteps * kStepColumns;
-    batch.steps[i] = unit < slice.count ? load_step(p, token, column) : Step{};
+    const int unit = turn_unit(warp, first + i * kTurnUnits);
+    batch.steps[i] = unit < slice.count ? load_step(p, token, turn_column(slice, unit)) : Step{};
+#if NORM
+    batch.steps[i].norm =
+        first + i == 0 ? norm : unit < slice.count ? load_norm(p, turn_column(slice, unit)) : Norm{};
+#endif
   }
   return batch;
 }
@@ -188,12 +215,12 @@ __device__ __forceinline__ Batch load_batch(const MmaBulkCodesParams& p, const S
 /// Each warp makes the columns that it needs itself. The next batch is under way while one is made: behind the weights
 /// that the block has under way too, x takes more than a microsecond to come.
 __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const Slice& slice, Shared& s,
-                                              const Input& to) {
+                                              const Input& to, const Norm& norm) {
   const int warp = threadIdx.x / 32;
   const int step = threadIdx.x % kUnitSteps;
   float squares = 0;
   int token = 0, first = 0;
-  Batch batch = load_batch(p, slice, warp, 0, 0);
+  Batch batch = load_batch(p, slice, warp, 0, 0, norm);
   while (token < p.m) {
     int next_token = token, next_first = first + kAhead * kTurnUnits;
     if (own_unit(warp, next_first) >= slice.count) {
@@ -201,11 +228,11 @@ __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const
       next_first = 0;
     }
     Batch next;
-    if (next_token < p.m) next = load_batch(p, slice, warp, next_token, next_first);
+    if (next_token < p.m) next = load_batch(p, slice, warp, next_token, next_first, norm);
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (own_unit(warp, first + i * kTurnUnits) >= slice.count) break;  // the same for the whole warp
-      const int unit = own_unit(warp, first + i * kTurnUnits + threadIdx.x % 32 / kUnitSteps);
+      const int unit = turn_unit(warp, first + i * kTurnUnits);
       float v[16];
       widen(p, batch.steps[i], v, squares);
       if constexpr (kFloat) {
@@ -478,11 +505,12 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
     wait_for_producers();
     return;
   }
+  const Norm norm = first_norm(p, slice);  // nobody makes these
   wait_for_producers();
   release_consumers();
   const auto unit_bytes = static_cast<int>(whole_bulk_codes_unit_bytes(p.m));
   const Input input{bytes, reinterpret_cast<std::uint32_t*>(bytes + mma_bulk_codes_slice(p.k, p.splits) * unit_bytes)};
-  prepare_input(p, slice, s, input);
+  prepare_input(p, slice, s, input, norm);
 
   const int column = lane / 4 / kColumns;
   // Columns past the last token's are never looked at: any bytes will do.
