@@ -329,11 +329,10 @@ int run_few(GpuBench& bench, Chain& chain) {
   };
   std::vector<Timed> timed;
   for (const int m : {1, 2, 3, 4}) {
+    const int rows = m <= 2 ? m : 4;
     timed.push_back({{1, 8, 32, 4, 64}, m});
-    timed.push_back({of(8, 32, 4, 4), m});
-    if (m <= 2) timed.push_back({of(8, 32, 4, m), m});
+    for (const Variant& v : {of(8, 32, 4, rows), of(16, 32, 2, rows)}) timed.push_back({v, m});
   }
-  for (const Variant& v : {of(16, 64, 4, 1), of(8, 32, 4, 1, 96)}) timed.push_back({v, 1});
   std::vector<device::CompileUnit> units;
   for (const quant::Format* f : formats) {
     units.push_back(chain.pack_unit(*f));
@@ -366,11 +365,13 @@ int run_few(GpuBench& bench, Chain& chain) {
     const quant::Format& f = *quant::find_format(name);
     const bool whole = f.coding->table == quant::CodeTable::kInteger;
     const Variant before = whole ? of(8, 32, 4, 4) : Variant{1, 8, 32, 4, 64};
-    std::vector<device::CompileUnit> both = chain.units(f, before, true);
-    for (const auto& unit : chain.units(f, of(8, 32, 4, 1), true)) both.push_back(unit);
+    std::vector<device::CompileUnit> both;
+    const Variant variants[] = {before, of(8, 32, 4, 1), of(16, 32, 2, 1)};
+    for (const Variant& v : variants) {
+      for (const auto& unit : chain.units(f, v, true)) both.push_back(unit);
+    }
     bench.compile(both);
-    chain.time(kGeometries[2], f, before, 1);
-    chain.time(kGeometries[2], f, of(8, 32, 4, 1), 1);
+    for (const Variant& v : variants) chain.time(kGeometries[2], f, v, 1);
   }
   return good ? 0 : 1;
 }
