@@ -28,11 +28,12 @@ class Chain {
   explicit Chain(GpuBench& bench) : bench_(bench) {}
 
   device::CompileUnit unit(const quant::Format& f, const Variant& v, bool norm, int epilogue) const {
-    return bench_.unit(
-        v.whole ? "kernels/linear/cuda_whole_bulk_codes.cu" : "kernels/linear/cuda_mma_bulk_codes.cu",
-        {kernels::format_define(f), v.whole ? kernels::define("ROWS", v.rows) : kernels::define("TOKEN_TILES", v.token_tiles), kernels::define("WARPS", v.warps),
-         kernels::define("STAGE_UNITS", v.stage_units), kernels::define("AT_ONCE", v.at_once),
-         kernels::define("NORM", norm), kernels::define("EPILOGUE", epilogue), "ELEMENT=0"});
+    return bench_.unit(v.whole ? "kernels/linear/cuda_whole_bulk_codes.cu" : "kernels/linear/cuda_mma_bulk_codes.cu",
+                       {kernels::format_define(f),
+                        v.whole ? kernels::define("ROWS", v.rows) : kernels::define("TOKEN_TILES", v.token_tiles),
+                        kernels::define("WARPS", v.warps), kernels::define("STAGE_UNITS", v.stage_units),
+                        kernels::define("AT_ONCE", v.at_once), kernels::define("NORM", norm),
+                        kernels::define("EPILOGUE", epilogue), "ELEMENT=0"});
   }
   std::vector<device::CompileUnit> units(const quant::Format& f, const Variant& v, bool norm) const {
     return {unit(f, v, norm, 0), unit(f, v, false, 2), unit(f, v, norm, 3), unit(f, v, false, 0)};
@@ -296,9 +297,10 @@ class Chain {
     const double each = static_cast<double>(ms) / times;
     std::printf(
         "{\"op\": \"linear_codes\", \"case\": \"%s\", \"format\": \"%s\", \"m\": %d, \"warps\": %d, \"stage_units\": "
-        "%d, \"at_once\": %d, \"window_kib\": %d, \"whole\": %d, \"rows\": %d, \"us\": %.2f, \"bytes\": %lld, \"tb_s\": %.3f}\n",
-        name, std::string(f.name).c_str(), m, v.warps, v.stage_units, v.at_once, v.window_kib, v.whole ? 1 : 0, v.whole ? v.rows : 0,
-        each * 1e3, static_cast<long long>(bytes_ / times),
+        "%d, \"at_once\": %d, \"window_kib\": %d, \"whole\": %d, \"rows\": %d, \"us\": %.2f, \"bytes\": %lld, "
+        "\"tb_s\": %.3f}\n",
+        name, std::string(f.name).c_str(), m, v.warps, v.stage_units, v.at_once, v.window_kib, v.whole ? 1 : 0,
+        v.whole ? v.rows : 0, each * 1e3, static_cast<long long>(bytes_ / times),
         static_cast<double>(bytes_) / static_cast<double>(ms) / 1e9);
     std::fflush(stdout);
   }
