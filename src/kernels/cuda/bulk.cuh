@@ -17,10 +17,9 @@ __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ __forceinline__ void arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+__device__ __forceinline__ void arrive(Barrier* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-__device__ __forceinline__ void arrive(Barrier* barrier) { arrive(shared_address(barrier)); }
 
 /// Arrives on the barrier that lies in the cluster's block `rank` where `barrier` lies in this one. What it says is that
 /// reads are done: an order for writes (release at the cluster's scope) would cost a fence of the whole device.
@@ -54,19 +53,16 @@ __device__ __forceinline__ void arrive_expecting(Barrier* barrier, std::uint32_t
                : "memory");
 }
 
-/// Waits until the phase of this parity is complete. `barrier`: its address in shared memory.
-__device__ __forceinline__ void wait_barrier(std::uint32_t barrier, std::uint32_t parity) {
+/// Waits until the phase of this parity is complete.
+__device__ __forceinline__ void wait_barrier(Barrier* barrier, std::uint32_t parity) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
       "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra again;\n"
-      "}\n" ::"r"(barrier),
+      "}\n" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
-}
-__device__ __forceinline__ void wait_barrier(Barrier* barrier, std::uint32_t parity) {
-  wait_barrier(shared_address(barrier), parity);
 }
 
 /// Starts a copy; both addresses and `bytes` are multiples of 16. Its bytes arrive on `barrier`.

@@ -81,7 +81,7 @@ struct Lane {
 template <int kUnits>
 struct Turns {
   static constexpr int kUnitGroups = kUnitColumns / kGroupColumns;
-  static constexpr int kGroups = min_of(kSlots, kUnits * kUnitGroups);
+  static constexpr int kGroups = min_of(kSlots, kUnits* kUnitGroups);
   static constexpr int kCount = kUnits * kUnitGroups / kGroups;
   static constexpr int kSteps = kGroups * kShare;  // of 16 columns
   /// Where the turn's groups begin: a unit, and a group in it.
@@ -252,8 +252,9 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   const int thread = keep(static_cast<int>(threadIdx.x));
   const int warp = thread / 32;
   const int lane = thread % 32;
-  const auto full = static_cast<std::uint32_t>(keep(static_cast<int>(shared_address(s.ring.full))));
-  const auto empty = static_cast<std::uint32_t>(keep(static_cast<int>(shared_address(s.ring.empty))));
+  // The same barriers as `s` has, by an address in a register.
+  Ring& barriers = *static_cast<Ring*>(
+      __cvta_shared_to_generic(static_cast<std::uint32_t>(keep(static_cast<int>(shared_address(&s.ring))))));
   if (threadIdx.x < p.stages) {
     init_barrier(&s.ring.full[threadIdx.x], 1);
     init_barrier(&s.ring.empty[threadIdx.x], WARPS);
@@ -303,7 +304,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
     Sums sums = {};
     for (int first = 0; first < slice.count; first += STAGE_UNITS, at.advance(p.stages)) {
       const char* stage = ring + at.slot * kStageBytes;
-      wait_barrier(full + at.slot * sizeof(Barrier), at.parity);
+      wait_barrier(&barriers.full[at.slot], at.parity);
 #pragma unroll
       for (int i = 0; i < STAGE_UNITS; i += WARPS * kAtOnce) {
         const int mine = i + warp * kAtOnce;
@@ -315,7 +316,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
         }
       }
       __syncwarp();
-      if (lane == 0) arrive(empty + at.slot * sizeof(Barrier));
+      if (lane == 0) arrive(&barriers.empty[at.slot]);
     }
 
     // Two buffers, so that one barrier a tile is enough.
