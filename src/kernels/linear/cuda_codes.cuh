@@ -218,27 +218,30 @@ struct Codes {
   };
 };
 
-/// Scales and offsets of one lane's two rows, of the groups of a unit.
-template <Coding kCoding>
+/// Scales and offsets of one lane's two rows, of kGroups groups of a unit: of all, or of some.
+template <Coding kCoding, int kGroups = sub_span_groups(kCoding)>
 struct Scales {
   using Type = quant::ScaleType;
   using Offset = quant::OffsetType;
-  static constexpr int kGroups = sub_span_groups(kCoding);  // of a unit; 1 if a group is wider
   static constexpr int kEntry = entry_bytes(kCoding);
   static constexpr int kScale = scale_bytes(kCoding);
   static constexpr int kBytes = kGroups * 2 * kEntry;  // of the lane's vector
   static constexpr int kSteps = (kBytes + 3) / 4;
   static constexpr bool kOffset = kCoding.offset != Offset::kNone;
-  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+  static_assert(kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16);
 
   std::uint32_t raw[kSteps];
   float factor[2], second[2];  // of the 256 columns
 
-  /// `span` is where the span's scales begin, `sub` the number of the unit in it (0 where a span is no wider).
-  static __device__ __forceinline__ Scales load(const char* span, int sub, int r) {
+  /// `span` is where the span's scales begin, `sub` the number of the unit in it (0 where a span is no wider), `group`
+  /// the first of the groups.
+  static __device__ __forceinline__ Scales load(const char* span, int sub, int r, int group = 0) {
     Scales s;
-    const char* at = span + kTileRows16 * super_bytes(kCoding) + sub * sub_span_bytes(kCoding) + r * kBytes;
-    if constexpr (kBytes == 4) {
+    const char* at = span + kTileRows16 * super_bytes(kCoding) + sub * sub_span_bytes(kCoding) +
+                     (r * sub_span_groups(kCoding) + group) * 2 * kEntry;
+    if constexpr (kBytes == 2) {
+      s.raw[0] = *reinterpret_cast<const std::uint16_t*>(at);
+    } else if constexpr (kBytes == 4) {
       s.raw[0] = *reinterpret_cast<const std::uint32_t*>(at);
     } else if constexpr (kBytes == 8) {
       const uint2 v = *reinterpret_cast<const uint2*>(at);

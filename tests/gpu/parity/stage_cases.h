@@ -1,11 +1,14 @@
 // The cases of the stages between attention.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "gpu/parity/products.h"
+#include "kernels/gather_rows/gather_rows.h"
 #include "kernels/stages/attention_in.h"
 #include "kernels/stages/ffn_in.h"
 #include "kernels/stages/head.h"
@@ -232,6 +235,7 @@ inline std::vector<CompileUnit> stage_units(const device::DeviceCaps& caps) {
     deterministic.deterministic = true;
     add_units(units, kernels::head_kernels(), head_problem(c, deterministic, false), caps);
   }
+  std::ranges::copy(kernels::gather_rows_units(caps), std::back_inserter(units));
   return units;
 }
 

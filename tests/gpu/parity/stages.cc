@@ -1,4 +1,4 @@
-// attention_out, ffn_out, ffn_in and head, against the chains of their references.
+// attention_out, ffn_out, ffn_in and head, against the chains of their references; gather_rows.
 #include <algorithm>
 
 #include "gpu/parity/parity.h"
@@ -206,6 +206,38 @@ void run_owed(std::int64_t m) {
 
 TEST(SublayerOutOnGpu, WhatIsOwedIsSettledByTheNextStage) {
   for (const std::int64_t m : kStageRows) run_owed(m);
+}
+
+TEST(GatherRowsOnGpu, RowsAreTheInputsToTheBit) {
+  constexpr std::int64_t kRows = 37;
+  note_units(kernels::gather_rows_units(Gpu::get().caps()));
+  const auto step = kernels::prepare_gather_rows(Gpu::get().device()).value();
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    // Less than a block's threads take in one turn, and more.
+    for (const std::int64_t cols : {8, 328, 5000}) {
+      Matrix input(dtype, kRows, cols, cols + 8), output(dtype, 5, cols, cols + 16);
+      const std::vector<float> values = bf16_floats(normal_floats(kRows * cols, 7));
+      const std::vector<std::int64_t> rows = {36, 0, 17, 18, 5};
+      const Buffer gpu_rows = Buffer::of(rows);
+      run_every_way(
+          [&] {
+            output.poison();
+            input.write(values);
+          },
+          [&](device::cuda::CudaStream& stream) {
+            step.launch({.input = input.view, .output = output.view, .rows = gpu_rows.as<std::int64_t>()}, stream);
+          },
+          [&](const std::string& way) {
+            std::vector<float> got = output.read();
+            for (std::size_t i = 0; i < rows.size(); ++i) {
+              const auto row = values.begin() + rows[i] * cols;
+              EXPECT_TRUE(std::equal(row, row + cols, got.begin() + static_cast<std::int64_t>(i) * cols))
+                  << way << ", " << cols << " columns, row " << rows[i];
+            }
+            return got;
+          });
+    }
+  }
 }
 
 /// The head of one case on both sides; `keep` holds what its launches read.

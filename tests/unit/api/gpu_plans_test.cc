@@ -24,12 +24,12 @@ constexpr const char* kGpus[] = {"h200", "a100", "l4", "b200", "rtx5090"};
 
 /// What sizes registers, tiles and unrolling, and modes; never n, k, counts, windows or scales, which are parameters.
 const std::set<std::string> kConstants = {
-    "BLOCKS",       "BLOCK_TOKENS", "ELEMENT",     "EPILOGUE",     "OUTPUT",      "FORMAT",      "FROM_MMA16",
-    "GROUP",        "HEAD_DIM_K",   "HEAD_DIM_V",  "INPUT_BF16",   "INPUT_FLOAT", "INTERLEAVED", "KEYS",
-    "KEY_DIM",      "KIND",         "KV_FP8",      "MIN_BLOCKS",   "NORM",        "RELEASE",     "ROW_TILES",
-    "SOFTCAP",      "STAGES",       "STAGE_TURNS", "THREADS",      "TOKENS",      "TOKEN_TILES", "TO_MMA16",
-    "UPDATE_FLOAT", "VALUE_DIM",    "WARPGROUPS",  "WARPS",        "CLUSTER",     "WEIGHTS",     "LAYOUT",
-    "STAGE_UNITS",  "AT_ONCE",      "ORDERED",     "BLOCK_COLUMNS"};
+    "BLOCKS",       "BLOCK_TOKENS", "ELEMENT",     "EPILOGUE",      "OUTPUT",      "FORMAT",      "FROM_MMA16",
+    "GROUP",        "HEAD_DIM_K",   "HEAD_DIM_V",  "INPUT_BF16",    "INPUT_FLOAT", "INTERLEAVED", "KEYS",
+    "KEY_DIM",      "KIND",         "KV_FP8",      "MIN_BLOCKS",    "NORM",        "RELEASE",     "ROW_TILES",
+    "SOFTCAP",      "STAGES",       "STAGE_TURNS", "THREADS",       "TOKENS",      "TOKEN_TILES", "TO_MMA16",
+    "UPDATE_FLOAT", "VALUE_DIM",    "WARPGROUPS",  "WARPS",         "CLUSTER",     "WEIGHTS",     "LAYOUT",
+    "STAGE_UNITS",  "AT_ONCE",      "ORDERED",     "BLOCK_COLUMNS", "ROWS"};
 
 struct Source {
   std::string path;
