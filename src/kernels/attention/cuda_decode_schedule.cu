@@ -101,22 +101,22 @@ __device__ __forceinline__ float busiest(const DecodeScheduleParams& p, const Cu
   const float least = fminf(cut.least * size, mean_other), longest = fminf(2 * mean_other - least, size);
   const float fall = (longest - least) / static_cast<float>(max(pieces - full, 1));
   const float heads = static_cast<float>(p.kv_heads), blocks = static_cast<float>(p.blocks);
-  float most = (cut.keys + cut.items * kItemOverhead) * heads / blocks;
+  const float mean = (cut.keys + cut.items * kItemOverhead) * heads / blocks;
   const int waves = (pieces + p.blocks - 1) / p.blocks;
-  if (waves > kMostWaves) return most;
-  // Who has most is the first, the last, or one of those beside whom full pieces end.
-  const int candidates[4] = {0, max(full % p.blocks - 1, 0), full % p.blocks, p.blocks - 1};
-#pragma unroll
-  for (const int block : candidates) {
+  if (waves > kMostWaves) return mean;
+  const auto keys_of = [&](int block) {
     float sum = 0;
     for (int wave = 0; wave < waves; ++wave) {
       const int piece = wave * p.blocks + (wave % 2 == 0 ? block : p.blocks - 1 - block);
       if (piece >= pieces) break;
       sum += (piece < full ? size : longest - static_cast<float>(piece - full) * fall) + kItemOverhead;
     }
-    most = fmaxf(most, sum);
-  }
-  return most;
+    return sum;
+  };
+  // Who has most is the first, the last, or one of those beside whom full pieces end.
+  const int last_full = max(full % p.blocks - 1, 0);
+  return fmaxf(mean,
+               fmaxf(fmaxf(keys_of(0), keys_of(p.blocks - 1)), fmaxf(keys_of(last_full), keys_of(full % p.blocks))));
 }
 
 /// The same in all threads; no partition for no rows. Of many rows eight threads together try a partition.
