@@ -1,18 +1,23 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] for 17 and more rows of x on sm_90a: decode of batches and prefill from the same
-// weights as decode of one row. w in the layout mma16, or mma_codes as 16 bits or as e4m3 (cuda_wgmma_fragments.cuh).
-// A block makes 64 · WARPGROUPS columns of y (of a gated unit half as many) for BLOCK_TOKENS rows: the weights are A of
-// wgmma, from registers, a tile of 16 rows a warp; x is B, from shared memory. Gate and up of a gated unit meet in a
-// thread (mma16: 8 rows of each in a tile) or on their way out (others: neighbouring warps have a tile of each). One
-// thread feeds the block through a ring by boxes of tensor maps, with weights before it waits for earlier kernels;
-// blocks of a cluster fetch their rows of x for each other. Blocks stay and take units in turn: rows of x within slices
-// of k within weights. k is added in one order within a slice, whatever m is. Bytes: the weights once for every
-// BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031 and 0060. Constants: WARPGROUPS
-// (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32 columns, or 64 of codes and e4m3: 1, 2,
-// 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT, 3 e4m3 with one scale a row), EPILOGUE (0 bf16, 1
-// float, 2 residual +=, 3 SiLU-, 4 GELU-gated), ELEMENT (16 bits of w and x are 0 bf16, 1 f16).
+// weights as decode of one row. w in the layout mma16, or mma_codes as e4m3 (cuda_wgmma_fragments.cuh) or as 16 bits
+// (cuda_wgmma_codes.cuh). A block makes 64 · WARPGROUPS columns of y (of a gated unit half as many) for BLOCK_TOKENS
+// rows: the weights are A of wgmma, from registers, a tile of 16 rows a warp; x is B, from shared memory. Gate and up
+// of a gated unit meet in a thread (mma16: 8 rows of each in a tile) or on their way out (others: neighbouring warps
+// have a tile of each). One thread feeds the block through a ring by boxes of tensor maps, with weights before it
+// waits for earlier kernels; blocks of a cluster fetch their rows of x for each other. Blocks stay and take units in
+// turn: rows of x within slices of k within weights. k is added in one order within a slice, whatever m is. Bytes: the
+// weights once for every BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031, 0060 and
+// 0105. Constants: WARPGROUPS (1, 2; of codes 4), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32
+// columns, or 64 of codes and e4m3: 1, 2, 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT, 3 e4m3 with
+// one scale a row), EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4 GELU-gated), ELEMENT (16 bits of w and x are
+// 0 bf16, 1 f16).
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/vector.cuh"
+#if WEIGHTS == 2
+#include "kernels/linear/cuda_wgmma_codes.cuh"
+#else
 #include "kernels/linear/cuda_wgmma_fragments.cuh"
+#endif
 #include "quant/formats/fp8.h"
 
 namespace pagoda::kernels {
@@ -54,6 +59,12 @@ static_assert(STAGE_TURNS * kWeights.turn_columns % kBoxColumns == 0 && BLOCK_TO
 
 constexpr FragmentShape kFragments{kGated, kBoxTiles, STAGE_TURNS, kStage};
 using Source = WeightFragments<kFragments>;
+constexpr bool kScaledSums = kFp8 || kHalf || Source::kSumFactor != 1;
+#if WEIGHTS == 2
+/// Steps of 16 columns whose products start together: a turn's where a stage has two of them, so that registers
+/// alternate by constants, and where there are registers for twice as many.
+constexpr int kAtOnce = STAGE_TURNS % 2 == 0 && WARPGROUPS < 4 ? 4 : 2;
+#endif
 
 struct Shared {
   Barrier full[kMaxStages], empty[kMaxStages];
@@ -236,6 +247,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     const float* from = d + tile * 4;
     float scale[2] = {1, 1};
     if constexpr (kHalf) scale[0] = scale[1] = p.output_factor;
+    if constexpr (Source::kSumFactor != 1) scale[0] = scale[1] = Source::kSumFactor;
     if constexpr (kFp8) {
       const std::int64_t token = std::int64_t{unit.token} + tile * 8 + quad * 2;
       if (token < p.m) scale[0] = p.input_scales[token];
@@ -244,7 +256,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     float y[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      y[i] = kFp8 || kHalf ? fmaf(from[i], scale[i % 2], bias[i / 2]) : from[i] + bias[i / 2];
+      y[i] = kScaledSums ? fmaf(from[i], scale[i % 2], bias[i / 2]) : from[i] + bias[i / 2];
     }
     return float4{y[0], y[1], y[2], y[3]};
   };
@@ -374,11 +386,11 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
 
 /// A multiplying warp's whole work.
 __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedule& schedule, Shared& s, char* ring,
-                                        char* pieces) {
-  const int warp = threadIdx.x / 32;
+                                        char* pieces, int warp) {
   const int lane = threadIdx.x % 32;
   const Source source(ring, warp, lane);
   const std::uint64_t input = operand(shared_address(ring), 16);
+  [[maybe_unused]] const std::uint32_t full = shared_address(s.full);
   float d[kSums];
   Cursor at{0, 0};
   int before = -1;                    // the slot whose products may still run
@@ -391,6 +403,50 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
   };
   for (int index = cluster_index(); index < schedule.units; index += num_clusters()) {
     const Unit unit = schedule.unit(p, index);
+#if WEIGHTS == 2
+    // Codes are loaded a turn ahead, and weights made in one half of the registers while products read the other.
+    Source::Raw next;
+    const auto fetch = [&](const Cursor& from, int stage, int turn) {
+      if (turn == 0) wait_barrier(full + from.slot * 8, from.parity);
+      next = source.load(from.slot * kStage.bytes, turn, unit.begin + stage * STAGE_TURNS + turn);
+    };
+    if (unit.stages > 0) fetch(at, 0, 0);
+    std::uint32_t a[2][kAtOnce][4];
+    for (int stage = 0; stage < unit.stages; ++stage) {
+      const std::uint64_t b = input + at.slot * kStage.bytes / 16;
+      Cursor after = at;
+      after.advance(p.stages);
+#pragma unroll
+      for (int i = 0; i < STAGE_TURNS; ++i) {
+        const Source::Raw raw = next;
+        if (i + 1 < STAGE_TURNS) {
+          fetch(at, stage, i + 1);
+        } else if (stage + 1 < unit.stages) {
+          fetch(after, stage + 1, 0);
+        }
+#pragma unroll
+        for (int first = 0; first < Source::kSteps; first += kAtOnce) {
+          auto& own = a[(i * Source::kSteps + first) / kAtOnce % 2];
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) Source::make(own[j], raw, first + j);
+          begin_products();
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) {
+            const std::uint64_t columns = b + i * (kBoxBytes / 16) + (first + j) * 2;
+            multiply_add<BLOCK_TOKENS>(d, own[j], columns, stage + i + first + j > 0);
+          }
+          commit_products();
+          wait_products<1>();
+          if (i == 0 && first == 0 && before >= 0) leave(before);
+        }
+      }
+      before = at.slot;
+      at = after;
+    }
+    wait_products<0>();
+    hold(d);
+    if (before >= 0) leave(before);
+#else
     const auto load = [&](Source::Turn(&a)[STAGE_TURNS], int stage) {
       wait_barrier(&s.full[at.slot], at.parity);
 #pragma unroll
@@ -467,6 +523,7 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
       if (before >= 0) leave(before);
     }
 #endif
+#endif
     before = -1;
     if (unit.stages <= 0) {
 #pragma unroll
@@ -496,7 +553,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) wgmma_tiles(const __gr
   release_consumers();
   sync_cluster<CLUSTER>();
   const Schedule schedule(p);
-  if (threadIdx.x >= kWarps * 32) {
+  // From this the compiler sees that it is the same for all lanes, and makes descriptors in uniform registers.
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);
+  if (warp >= kWarps) {
     if constexpr (kRaise) drop_registers<40>();
     if (threadIdx.x == kWarps * 32) feed(p, schedule, s, shared_address(ring));
     __syncwarp();
@@ -504,7 +563,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) wgmma_tiles(const __gr
   } else {
     if constexpr (kRaise) raise_registers<232>();
     wait_for_producers();
-    consume(p, schedule, s, ring, ring + p.stages * kStage.bytes);
+    consume(p, schedule, s, ring, ring + p.stages * kStage.bytes, warp);
   }
   if constexpr (CLUSTER > 1) sync_cluster<CLUSTER>();  // others of the cluster may still write here
 }
