@@ -378,7 +378,7 @@ void time_codes(GpuBench& bench, const std::shared_ptr<const Blas>& blas, bool h
 }
 
 const std::vector<WgmmaTilesShape> kCodeShapes = {
-    {2, 256, 1, 1, 2}, {2, 128, 1, 1, 1}, {4, 64, 4, 1, 1}, {2, 64, 4, 1, 1}, {1, 32, 4, 1, 1}};
+    {2, 256, 1, 1, 2}, {2, 128, 1, 1, 1}, {4, 64, 2, 1, 1}, {2, 64, 4, 1, 1}, {1, 32, 4, 1, 1}};
 
 template <class F>
 void add_units(GpuBench& bench, bool half, const std::vector<WgmmaTilesShape>& shapes,
@@ -418,7 +418,7 @@ using Checked = Formats<quant::Q4_0, quant::Q4_1, quant::Q4_K, quant::Q5_K, quan
 /// What is timed: `each` is called with a format, whether x is f16, and the products.
 template <class Each>
 void for_all_times(const Each& each) {
-  const std::vector<WgmmaTilesShape> batch = {{2, 64, 4, 2}, {1, 64, 4, 1}, {4, 64, 4, 4}};
+  const std::vector<WgmmaTilesShape> batch = {{2, 64, 4, 2}, {1, 64, 4, 1}, {4, 64, 2, 4}};
   const CodesTimes square = {64, 8192, 8192, 0, batch}, square32 = {32, 8192, 8192, 0, {{2, 32, 4, 2}, {1, 32, 4, 1}}};
   for (const bool half : {false, true}) {
     each(quant::Q4_0{}, half, square);
@@ -430,11 +430,11 @@ void for_all_times(const Each& each) {
     each(quant::MXFP4{}, half, square32);
   }
   // Llama-8B's.
-  each(quant::PACKED4_G128{}, true, CodesTimes{64, 28672, 4096, 3, {{4, 64, 4}, {2, 64, 4}, {1, 64, 4}}});
+  each(quant::PACKED4_G128{}, true, CodesTimes{64, 28672, 4096, 3, {{4, 64, 4}, {4, 64, 2}, {2, 64, 4}, {1, 64, 4}}});
   each(quant::PACKED4_G128{}, true, CodesTimes{64, 6144, 4096, 0, {{2, 64, 4}, {1, 64, 4}}});
   each(quant::PACKED4_G128{}, false, CodesTimes{64, 4096, 4096, 2, {{2, 64, 4, 4}, {1, 64, 4}, {1, 64, 4, 2}}});
   each(quant::PACKED4_G128{}, false,
-       CodesTimes{64, 4096, 14336, 2, {{4, 64, 4, 8}, {2, 64, 4, 4}, {1, 64, 4}, {1, 64, 4, 2}}});
+       CodesTimes{64, 4096, 14336, 2, {{4, 64, 2, 8}, {2, 64, 4, 4}, {1, 64, 4}, {1, 64, 4, 2}}});
   const std::vector<WgmmaTilesShape> many = {{2, 256, 1, 1, 1}, {2, 256, 1, 1, 2}};
   each(quant::Q4_0{}, false, CodesTimes{4096, 8192, 8192, 0, many});
   each(quant::MXFP4{}, false, CodesTimes{4096, 8192, 8192, 0, many});

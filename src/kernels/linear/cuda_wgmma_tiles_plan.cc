@@ -77,7 +77,7 @@ std::vector<WgmmaTilesShape> shapes_for(const WgmmaTilesProblem& problem, int to
   const Kind kind = kind_of(problem);
   if (kind == Kind::kCodes && tokens <= 64) {
     // The registers of seventeen warps have no room for what a residual unit adds to.
-    if (problem.epilogue != 2) add(4, 4, 1);
+    if (problem.epilogue != 2) add(4, 2, 1);
     add(2, 4, 1);
     add(1, 4, 1);
     return shapes;
