@@ -31,6 +31,9 @@ class WeightFragments {
   static constexpr bool kValues = kCoding.offset == Offset::kValue || kCoding.offset == Offset::kMinimum;
   /// Whether something is subtracted from a code: of whole numbers only.
   static constexpr bool kShifted = kCoding.bias != 0 || kCoding.offset == Offset::kZero;
+  /// In bf16 the multiple of a scale by a power of two is exact: it is added with the multiplication.
+  static constexpr bool kExactShift =
+      kCoding.offset == Offset::kNone && kCoding.bias > 0 && (kCoding.bias & (kCoding.bias - 1)) == 0;
   using TheCodes = Codes<kCoding, kF16 && !kEightFloat && kCoding.table != Table::kE2m1>;
 
   /// 2^kSmall is what a bf16 code is too small by (rows 8 … 15 of four bits: 2^4 less), 2^-kLeft what sums still are.
@@ -121,6 +124,7 @@ class WeightFragments {
       const float scale = factor(scales, kGroup, h);
       by[h] = pack_bf16(scale, scale);
       if constexpr (kShifted) zero[h] = 0x80008000u | zero_pair(scales, kGroup, h, kCoding.bits == 4 ? 4 * h : 0);
+      if constexpr (kExactShift) offset[h] = multiply_bf16x2(by[h], zero[h]);
       if constexpr (kValues) {
         const float value = scales.value(kGroup, h) * power_of_two(-kLeft);
         offset[h] = pack_bf16(value, value);
@@ -129,8 +133,8 @@ class WeightFragments {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int h = i % 2;
-      if constexpr (kShifted) a[i] = add_bf16x2(a[i], zero[h]);
-      a[i] = kValues ? fma_bf16x2(a[i], by[h], offset[h]) : multiply_bf16x2(a[i], by[h]);
+      if constexpr (kShifted && !kExactShift) a[i] = add_bf16x2(a[i], zero[h]);
+      a[i] = kValues || kExactShift ? fma_bf16x2(a[i], by[h], offset[h]) : multiply_bf16x2(a[i], by[h]);
     }
   }
 

@@ -61,9 +61,10 @@ constexpr FragmentShape kFragments{kGated, kBoxTiles, STAGE_TURNS, kStage};
 using Source = WeightFragments<kFragments>;
 constexpr bool kScaledSums = kFp8 || kHalf || Source::kSumFactor != 1;
 #if WEIGHTS == 2
-/// Steps of 16 columns whose products start together: a turn's where a stage has two of them, so that registers
-/// alternate by constants, and where there are registers for twice as many.
+/// Steps of 16 columns whose products start together, of four in a turn: all where a stage has turns for both sets of
+/// registers, and a thread has the registers.
 constexpr int kAtOnce = STAGE_TURNS % 2 == 0 && WARPGROUPS < 4 ? 4 : 2;
+static_assert(Source::kSteps == 4);
 #endif
 
 struct Shared {
@@ -404,44 +405,50 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
   for (int index = cluster_index(); index < schedule.units; index += num_clusters()) {
     const Unit unit = schedule.unit(p, index);
 #if WEIGHTS == 2
-    // Codes are loaded a turn ahead, and weights made in one half of the registers while products read the other.
-    Source::Raw next;
-    const auto fetch = [&](const Cursor& from, int stage, int turn) {
-      if (turn == 0) wait_barrier(full + from.slot * 8, from.parity);
-      next = source.load(from.slot * kStage.bytes, turn, unit.begin + stage * STAGE_TURNS + turn);
+    // Codes are loaded a turn ahead, and weights made in one set of registers while products read the other.
+    Source::Raw raw, next;
+    std::uint32_t even[kAtOnce][4], odd[kAtOnce][4];
+    int stage = 0;
+    const auto fetch = [&](const Cursor& from, int turn) {  // `turn` counts from the stage's first, into the next one
+      if (turn % STAGE_TURNS == 0) wait_barrier(full + from.slot * 8, from.parity);
+      next = source.load(from.slot * kStage.bytes, turn % STAGE_TURNS, unit.begin + stage * STAGE_TURNS + turn);
     };
-    if (unit.stages > 0) fetch(at, 0, 0);
-    std::uint32_t a[2][kAtOnce][4];
-    for (int stage = 0; stage < unit.stages; ++stage) {
-      const std::uint64_t b = input + at.slot * kStage.bytes / 16;
-      Cursor after = at;
-      after.advance(p.stages);
+    const auto enter = [&](int turn) {
+      raw = next;
+      if (turn + 1 < STAGE_TURNS) {
+        fetch(at, turn + 1);
+      } else if (stage + 1 < unit.stages) {
+        Cursor after = at;
+        after.advance(p.stages);
+        fetch(after, turn + 1);
+      }
+    };
+    const auto multiply = [&](std::uint32_t(&a)[kAtOnce][4], int turn, int first) {
 #pragma unroll
-      for (int i = 0; i < STAGE_TURNS; ++i) {
-        const Source::Raw raw = next;
-        if (i + 1 < STAGE_TURNS) {
-          fetch(at, stage, i + 1);
-        } else if (stage + 1 < unit.stages) {
-          fetch(after, stage + 1, 0);
-        }
+      for (int j = 0; j < kAtOnce; ++j) Source::make(a[j], raw, first + j);
+      begin_products();
+      const std::uint64_t b = input + at.slot * kStage.bytes / 16 + turn * (kBoxBytes / 16) + first * 2;
 #pragma unroll
-        for (int first = 0; first < Source::kSteps; first += kAtOnce) {
-          auto& own = a[(i * Source::kSteps + first) / kAtOnce % 2];
+      for (int j = 0; j < kAtOnce; ++j) multiply_add<BLOCK_TOKENS>(d, a[j], b + j * 2, stage + turn + first + j > 0);
+      commit_products();
+      wait_products<1>();
+    };
+    if (unit.stages > 0) fetch(at, 0);
+    for (; stage < unit.stages; ++stage) {
 #pragma unroll
-          for (int j = 0; j < kAtOnce; ++j) Source::make(own[j], raw, first + j);
-          begin_products();
-#pragma unroll
-          for (int j = 0; j < kAtOnce; ++j) {
-            const std::uint64_t columns = b + i * (kBoxBytes / 16) + (first + j) * 2;
-            multiply_add<BLOCK_TOKENS>(d, own[j], columns, stage + i + first + j > 0);
-          }
-          commit_products();
-          wait_products<1>();
-          if (i == 0 && first == 0 && before >= 0) leave(before);
+      for (int turn = 0; turn < STAGE_TURNS; turn += kAtOnce / 2) {
+        enter(turn);
+        multiply(even, turn, 0);
+        if (turn == 0 && before >= 0) leave(before);
+        if constexpr (kAtOnce == Source::kSteps) {
+          enter(turn + 1);
+          multiply(odd, turn + 1, 0);
+        } else {
+          multiply(odd, turn, kAtOnce);
         }
       }
       before = at.slot;
-      at = after;
+      at.advance(p.stages);
     }
     wait_products<0>();
     hold(d);
