@@ -378,15 +378,11 @@ struct Scales {
     return raw[(group * 2 + half) * kEntry / 4] & 0xffu;
   }
 
-  /// The scale, or the offset, rounded to f16, twice in a word.
+  /// Of a coding whose scales are f16 and share nothing: the scale, twice in a word.
   __device__ __forceinline__ std::uint32_t scale_pair(int group, int half) const {
-    if constexpr (kCoding.scale == Type::kF16 && kCoding.super == quant::SuperScale::kNone) {
-      return pair((group * 2 + half) * kEntry);
-    } else {
-      const float s = scale(group, half);
-      return pack_f16(s, s);
-    }
+    return pair((group * 2 + half) * kEntry);
   }
+  /// The offset rounded to f16, twice in a word.
   __device__ __forceinline__ std::uint32_t value_pair(int group, int half) const {
     if constexpr (kCoding.scale == Type::kF16 && kCoding.offset == Offset::kValue) {
       return pair((group * 2 + half) * kEntry + kScale);

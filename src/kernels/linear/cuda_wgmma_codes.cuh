@@ -6,8 +6,7 @@
 // masked code is its own number: denormals and the first binade are linear, so that q in the lowest bits is q ·
 // 2^-133, and 16q, where rows 8 … 15 have it, q · 2^-129. Scales make up for that. They stop 2^64 short, lest they
 // overflow, and sums are multiplied by the rest. f16 has no room for such scales: there codes go under the exponents
-// of 1024 and of 64, which a subtraction takes away, together with the zero point. A scale is rounded to what x is,
-// and the weight is; of codings with offsets that bf16 lacks the weight alone, from float.
+// of 1024 and of 64, which a subtraction takes away, together with the zero point.
 #pragma once
 
 #include "kernels/cuda/format.cuh"
@@ -31,9 +30,6 @@ class WeightFragments {
   static constexpr bool kValues = kCoding.offset == Offset::kValue || kCoding.offset == Offset::kMinimum;
   /// Whether something is subtracted from a code: of whole numbers only.
   static constexpr bool kShifted = kCoding.bias != 0 || kCoding.offset == Offset::kZero;
-  /// In bf16 the multiple of a scale by a power of two is exact: it is added with the multiplication.
-  static constexpr bool kExactShift =
-      kCoding.offset == Offset::kNone && kCoding.bias > 0 && (kCoding.bias & (kCoding.bias - 1)) == 0;
   using TheCodes = Codes<kCoding, kF16 && !kEightFloat && kCoding.table != Table::kE2m1>;
 
   /// 2^kSmall is what a bf16 code is too small by (rows 8 … 15 of four bits: 2^4 less), 2^-kLeft what sums still are.
@@ -43,6 +39,7 @@ class WeightFragments {
  public:
   static constexpr int kSteps = kUnitColumns / 16;
   static constexpr float kSumFactor = power_of_two(kLeft);
+  using Turn = std::uint32_t[kSteps][4];
 
   /// A lane's part of a turn, as it lies.
   struct Raw {
@@ -56,7 +53,12 @@ class WeightFragments {
         lane_(lane) {}
 
   /// `number` is the turn's within the row of tiles.
-  __device__ __forceinline__ Raw load(int stage_offset, int turn, int number) const {
+  __device__ __forceinline__ void load(Turn& a, int stage_offset, int turn, int number) const {
+    const Raw raw = load_raw(stage_offset, turn, number);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) make(a[step], raw, step);
+  }
+  __device__ __forceinline__ Raw load_raw(int stage_offset, int turn, int number) const {
     constexpr int kSpanTurns = span_columns(kCoding) / kUnitColumns;
     constexpr int kSubTurns = sub_span_columns(kCoding) / kUnitColumns;
     const int span = kShape.stage.spans > 1 ? turn / kSpanTurns : 0;
@@ -72,6 +74,11 @@ class WeightFragments {
     if (step == 1) make_step<1>(a, raw);
     if (step == 2) make_step<2>(a, raw);
     if (step == 3) make_step<3>(a, raw);
+  }
+
+  template <int kColumns>
+  static __device__ __forceinline__ void multiply(float* d, const std::uint32_t (&a)[4], std::uint64_t b, int add) {
+    multiply_add<kColumns>(d, a, b, add);
   }
 
  private:
@@ -106,25 +113,31 @@ class WeightFragments {
     return scales.scale(group, half) * power_of_two(kSmall - kLeft - (half == 0 ? 0 : kApart));
   }
 
-  /// The number that is subtracted from codes, twice, at its place among an element's bits.
-  static __device__ __forceinline__ std::uint32_t zero_pair(const TheScales& scales, int group, int half, int shift) {
-    if constexpr (kCoding.offset == Offset::kZero) {
-      return (scales.zero(group, half) + static_cast<std::uint32_t>(kCoding.bias)) * (0x10001u << shift);
-    } else {
-      return static_cast<std::uint32_t>(kCoding.bias) * (0x10001u << shift);
-    }
+  /// The number that is subtracted from codes, 0 … 255, in the lowest bits of both elements.
+  static __device__ __forceinline__ std::uint32_t zero_pair(const TheScales& scales, int group, int half) {
+    std::uint32_t zero = static_cast<std::uint32_t>(kCoding.bias);
+    if constexpr (kCoding.offset == Offset::kZero) zero = scales.zero(group, half);
+    return zero * 0x10001u;
   }
 
-  /// Codes are exact; what they are multiplied by is rounded to bf16, and the weight is.
+  /// Codes are exact. A scale that bf16 lacks is the sum of two, so that a weight is rounded little more than once.
   template <int kGroup>
   static __device__ __forceinline__ void in_bf16(std::uint32_t (&a)[4], const TheScales& scales) {
-    [[maybe_unused]] std::uint32_t by[2], zero[2], offset[2];
+    [[maybe_unused]] std::uint32_t high[2], low[2], zero[2], offset[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float scale = factor(scales, kGroup, h);
-      by[h] = pack_bf16(scale, scale);
-      if constexpr (kShifted) zero[h] = 0x80008000u | zero_pair(scales, kGroup, h, kCoding.bits == 4 ? 4 * h : 0);
-      if constexpr (kExactShift) offset[h] = multiply_bf16x2(by[h], zero[h]);
+      high[h] = pack_bf16(scale, scale);
+      if constexpr (!kExactScale) {
+        const float rest = scale - bf16_low(high[h]);
+        low[h] = pack_bf16(rest, rest);
+      }
+      if constexpr (kShifted) {
+        zero[h] = 0x80008000u | zero_pair(scales, kGroup, h);
+        if constexpr (kCoding.bits == 4) {
+          if (h == 1) zero[h] = multiply_bf16x2(zero[h], 0x41804180u);  // 16
+        }
+      }
       if constexpr (kValues) {
         const float value = scales.value(kGroup, h) * power_of_two(-kLeft);
         offset[h] = pack_bf16(value, value);
@@ -133,8 +146,14 @@ class WeightFragments {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int h = i % 2;
-      if constexpr (kShifted && !kExactShift) a[i] = add_bf16x2(a[i], zero[h]);
-      a[i] = kValues || kExactShift ? fma_bf16x2(a[i], by[h], offset[h]) : multiply_bf16x2(a[i], by[h]);
+      if constexpr (kShifted) a[i] = add_bf16x2(a[i], zero[h]);
+      if constexpr (kValues) {
+        a[i] = fma_bf16x2(a[i], high[h], offset[h]);
+      } else if constexpr (kExactScale) {
+        a[i] = multiply_bf16x2(a[i], high[h]);
+      } else {
+        a[i] = fma_bf16x2(a[i], high[h], multiply_bf16x2(a[i], low[h]));
+      }
     }
   }
 
@@ -155,19 +174,29 @@ class WeightFragments {
     }
   }
 
-  /// Codes are exact, what they are multiplied by and what is added are rounded to f16, and the weight is.
+  /// Codes are exact; what they are multiplied by and what is added are rounded to f16, and the weight is. Scales that
+  /// f16 lacks come 2^6 larger, codes so much smaller: of f16's normal numbers are then scales from 2^-20 to 2^10.
   template <int kStep, int kGroup>
   static __device__ __forceinline__ void make_f16(std::uint32_t (&a)[4], const Raw& raw) {
+    constexpr bool kHalves = kCoding.scale == quant::ScaleType::kF16 && kCoding.super == quant::SuperScale::kNone;
+    constexpr bool kRaised = !kHalves && kCoding.scale != quant::ScaleType::kE8m0;
+    constexpr std::uint32_t kDown = 0x24002400u;  // 2^-6
     [[maybe_unused]] std::uint32_t scale[2], offset[2], zero[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      scale[h] = raw.scales.scale_pair(kGroup, h);
+      if constexpr (kHalves) {
+        scale[h] = raw.scales.scale_pair(kGroup, h);
+      } else {
+        const float value = raw.scales.scale(kGroup, h) * (kRaised ? 64.0f : 1.0f);
+        scale[h] = pack_f16(value, value);
+      }
       if constexpr (kValues) offset[h] = raw.scales.value_pair(kGroup, h);
       if constexpr (kWhole) {
-        constexpr bool kFour = kCoding.bits == 4;
-        constexpr std::uint32_t kMagic = kCoding.bits == 8 ? 0xdc00dc00u : 0xd400d400u;
-        const int shift = kFour ? 4 * h : kCoding.bits == 8 ? 2 : 4;
-        zero[h] = (kFour && h == 0 ? 0xe400e400u : kMagic) | zero_pair(raw.scales, kGroup, h, shift);
+        // -(1024 + z), of which what codes are under is left: 1024, 256 or 64.
+        zero[h] = 0xe400e400u | zero_pair(raw.scales, kGroup, h);
+        constexpr int kUnder = static_cast<int>(TheCodes::kMagic);
+        if (kCoding.bits != 4 || h == 1) zero[h] = add_f16x2(zero[h], f16_of_whole(1024 - kUnder) * 0x10001u);
+        if constexpr (kRaised) zero[h] = multiply_f16x2(zero[h], kDown);
       }
     }
     if constexpr (kWhole && kCoding.bits == 4) {
@@ -179,9 +208,15 @@ class WeightFragments {
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if constexpr (kWhole) a[i] = add_f16x2(a[i], zero[i % 2]);
-      if constexpr (kCoding.table == Table::kE2m1) a[i] = multiply_f16x2(a[i], 0x74007400u);  // 2^14
-      a[i] = kValues ? fma_f16x2(a[i], scale[i % 2], offset[i % 2]) : multiply_f16x2(a[i], scale[i % 2]);
+      const int h = i % 2;
+      if constexpr (kWhole) {
+        a[i] = kRaised ? fma_f16x2(a[i], kDown, zero[h]) : add_f16x2(a[i], zero[h]);
+      } else if constexpr (kCoding.table == Table::kE2m1) {
+        a[i] = multiply_f16x2(a[i], kRaised ? 0x5c005c00u : 0x74007400u);  // 2^14
+      } else if constexpr (kRaised) {
+        a[i] = multiply_f16x2(a[i], kDown);
+      }
+      a[i] = kValues ? fma_f16x2(a[i], scale[h], offset[h]) : multiply_f16x2(a[i], scale[h]);
     }
   }
 

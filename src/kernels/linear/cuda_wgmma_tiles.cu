@@ -60,13 +60,6 @@ static_assert(STAGE_TURNS * kWeights.turn_columns % kBoxColumns == 0 && BLOCK_TO
 constexpr FragmentShape kFragments{kGated, kBoxTiles, STAGE_TURNS, kStage};
 using Source = WeightFragments<kFragments>;
 constexpr bool kScaledSums = kFp8 || kHalf || Source::kSumFactor != 1;
-#if WEIGHTS == 2
-/// Steps of 16 columns whose products start together, of four in a turn: all where a stage has turns for both sets of
-/// registers, and a thread has the registers.
-constexpr int kAtOnce = STAGE_TURNS % 2 == 0 && WARPGROUPS < 4 ? 4 : 2;
-static_assert(Source::kSteps == 4);
-#endif
-
 struct Shared {
   Barrier full[kMaxStages], empty[kMaxStages];
 };
@@ -404,14 +397,15 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
   };
   for (int index = cluster_index(); index < schedule.units; index += num_clusters()) {
     const Unit unit = schedule.unit(p, index);
-#if WEIGHTS == 2
+#if WEIGHTS == 2 && BLOCK_TOKENS <= 64
     // Codes are loaded a turn ahead, and weights made in one set of registers while products read the other.
+    constexpr int kAtOnce = Source::kSteps / 2;  // steps of 16 columns whose products start together
     Source::Raw raw, next;
     std::uint32_t even[kAtOnce][4], odd[kAtOnce][4];
     int stage = 0;
     const auto fetch = [&](const Cursor& from, int turn) {  // `turn` counts from the stage's first, into the next one
       if (turn % STAGE_TURNS == 0) wait_barrier(full + from.slot * 8, from.parity);
-      next = source.load(from.slot * kStage.bytes, turn % STAGE_TURNS, unit.begin + stage * STAGE_TURNS + turn);
+      next = source.load_raw(from.slot * kStage.bytes, turn % STAGE_TURNS, unit.begin + stage * STAGE_TURNS + turn);
     };
     const auto enter = [&](int turn) {
       raw = next;
@@ -436,16 +430,11 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
     if (unit.stages > 0) fetch(at, 0);
     for (; stage < unit.stages; ++stage) {
 #pragma unroll
-      for (int turn = 0; turn < STAGE_TURNS; turn += kAtOnce / 2) {
+      for (int turn = 0; turn < STAGE_TURNS; ++turn) {
         enter(turn);
         multiply(even, turn, 0);
         if (turn == 0 && before >= 0) leave(before);
-        if constexpr (kAtOnce == Source::kSteps) {
-          enter(turn + 1);
-          multiply(odd, turn + 1, 0);
-        } else {
-          multiply(odd, turn, kAtOnce);
-        }
+        multiply(odd, turn, kAtOnce);
       }
       before = at.slot;
       at.advance(p.stages);

@@ -40,8 +40,11 @@ Kind kind_of(const WgmmaTilesProblem& problem) {
 std::int64_t multiply_cycles(Kind kind, const WgmmaTilesShape& shape) {
   const std::int64_t tokens = shape.block_tokens;
   if (kind == Kind::kE4m3 || kind == Kind::kE4m3Rows) return shape.warpgroups == 2 ? 2 * tokens + 190 : tokens + 300;
-  // Weights of codes are made and multiplied in turn, not at once; a warpgroup alone waits for itself besides.
-  if (kind == Kind::kCodes) return shape.warpgroups * (100 + tokens * 12 / 5) * (shape.warpgroups == 1 ? 6 : 5) / 5;
+  if (kind == Kind::kCodes) {
+    // Weights are made and multiplied in turn rather than at once.
+    const std::int64_t percent = shape.warpgroups == 1 ? 112 : shape.warpgroups == 2 ? 100 : 95;
+    return shape.warpgroups * (2 * tokens + 165) * percent / 100;
+  }
   const bool short_stage = kind == Kind::kBf16 && shape.stage_turns < 4;
   return shape.warpgroups == 2 ? 4 * tokens + 190 : 2 * tokens + (short_stage ? 470 : 300);
 }
