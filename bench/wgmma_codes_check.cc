@@ -68,7 +68,7 @@ std::vector<typename F::Block> random_blocks(std::mt19937& random, std::int64_t 
       block.scale = static_cast<std::uint16_t>(0x1400u | (random() & 0x3ffu));
     }
     if constexpr (requires { block.scale_and_zero; })
-      block.scale_and_zero = static_cast<std::uint32_t>(0x3a800000u | (random() & 0x7fff00u) | random() % 16);
+      block.scale_and_zero = static_cast<std::uint32_t>(0x3a800000u | (random() & 0x7fff00u) | random() % 256);
     if constexpr (requires { block.minimum; })
       block.minimum = static_cast<std::uint16_t>(0x1400u | (random() & 0x3ffu));
   }
