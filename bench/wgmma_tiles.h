@@ -29,8 +29,8 @@ inline std::string name_of(const WgmmaTilesShape& s) { return "\"shape\": \"" + 
 class Products {
  public:
   explicit Products(GpuBench& bench, const WgmmaTilesWeights& weights = kernels::kWgmmaBf16,
-                    const quant::Format* format = nullptr)
-      : bench_(bench), weights_(weights), format_(format) {}
+                    const quant::Format* format = nullptr, bool half = false)
+      : bench_(bench), weights_(weights), format_(format), half_(half) {}
 
   WgmmaTilesProblem problem(const WgmmaTilesParams& p, int epilogue) const {
     WgmmaTilesProblem problem{.m = p.m,
@@ -39,6 +39,7 @@ class Products {
                               .epilogue = epilogue,
                               .weights = weights_,
                               .format = format_,
+                              .half = half_,
                               .may_split = epilogue == 1};
     for (int i = 0; i < p.num_weights; ++i) problem.n[static_cast<std::size_t>(i)] = p.weights[i].n;
     return problem;
@@ -50,6 +51,7 @@ class Products {
                                 .epilogue = epilogue,
                                 .weights = weights_,
                                 .format = format_,
+                                .half = half_,
                                 .may_split = epilogue == 1};
     WgmmaTilesShape whole = shape;
     whole.splits = 1;
@@ -108,6 +110,7 @@ class Products {
   GpuBench& bench_;
   WgmmaTilesWeights weights_;
   const quant::Format* format_;
+  bool half_;  // 16 bits are f16, not bf16
 };
 
 }  // namespace pagoda::bench

@@ -1,18 +1,23 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] for 17 and more rows of x on sm_90a: decode of batches and prefill from the same
-// weights as decode of one row. w in the layout mma16, or mma_codes as 16 bits or as e4m3 (cuda_wgmma_fragments.cuh).
-// A block makes 64 · WARPGROUPS columns of y (of a gated unit half as many) for BLOCK_TOKENS rows: the weights are A of
-// wgmma, from registers, a tile of 16 rows a warp; x is B, from shared memory. Gate and up of a gated unit meet in a
-// thread (mma16: 8 rows of each in a tile) or on their way out (others: neighbouring warps have a tile of each). One
-// thread feeds the block through a ring by boxes of tensor maps, with weights before it waits for earlier kernels;
-// blocks of a cluster fetch their rows of x for each other. Blocks stay and take units in turn: rows of x within slices
-// of k within weights. k is added in one order within a slice, whatever m is. Bytes: the weights once for every
-// BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031 and 0060. Constants: WARPGROUPS
-// (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32 columns, or 64 of codes and e4m3: 1, 2,
-// 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT, 3 e4m3 with one scale a row), EPILOGUE (0 bf16, 1
-// float, 2 residual +=, 3 SiLU-, 4 GELU-gated), ELEMENT (16 bits of w and x are 0 bf16, 1 f16).
+// weights as decode of one row. w in the layout mma16, or mma_codes as e4m3 (cuda_wgmma_fragments.cuh) or as 16 bits
+// (cuda_wgmma_codes.cuh). A block makes 64 · WARPGROUPS columns of y (of a gated unit half as many) for BLOCK_TOKENS
+// rows: the weights are A of wgmma, from registers, a tile of 16 rows a warp; x is B, from shared memory. Gate and up
+// of a gated unit meet in a thread (mma16: 8 rows of each in a tile) or on their way out (others: neighbouring warps
+// have a tile of each). One thread feeds the block through a ring by boxes of tensor maps, with weights before it
+// waits for earlier kernels; blocks of a cluster fetch their rows of x for each other. Blocks stay and take units in
+// turn: rows of x within slices of k within weights. k is added in one order within a slice, whatever m is. Bytes: the
+// weights once for every BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031, 0060 and
+// 0105. Constants: WARPGROUPS (1, 2; of codes 4), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32
+// columns, or 64 of codes and e4m3: 1, 2, 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT, 3 e4m3 with
+// one scale a row), EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4 GELU-gated), ELEMENT (16 bits of w and x are
+// 0 bf16, 1 f16).
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/vector.cuh"
+#if WEIGHTS == 2
+#include "kernels/linear/cuda_wgmma_codes.cuh"
+#else
 #include "kernels/linear/cuda_wgmma_fragments.cuh"
+#endif
 #include "kernels/linear/cuda_wgmma_units.cuh"
 #include "quant/formats/fp8.h"
 
@@ -49,6 +54,7 @@ static_assert(STAGE_TURNS * kWeights.turn_columns * kWeights.input_bytes % 128 =
 
 constexpr FragmentShape kFragments{kGated, kBoxTiles, STAGE_TURNS, kStage};
 using Source = WeightFragments<kFragments>;
+constexpr bool kScaledSums = kFp8 || kHalf || Source::kSumFactor != 1;
 
 constexpr UnitShape kUnit{.tokens = BLOCK_TOKENS,
                           .box_tiles = kBoxTiles,
@@ -114,6 +120,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     const float* from = d + tile * 4;
     float scale[2] = {1, 1};
     if constexpr (kHalf) scale[0] = scale[1] = p.output_factor;
+    if constexpr (Source::kSumFactor != 1) scale[0] = scale[1] = Source::kSumFactor;
     if constexpr (kFp8) {
       const std::int64_t token = std::int64_t{unit.token} + tile * 8 + quad * 2;
       if (token < p.m) scale[0] = p.input_scales[token];
@@ -122,7 +129,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     float y[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      y[i] = kFp8 || kHalf ? fmaf(from[i], scale[i % 2], bias[i / 2]) : from[i] + bias[i / 2];
+      y[i] = kScaledSums ? fmaf(from[i], scale[i % 2], bias[i / 2]) : from[i] + bias[i / 2];
     }
     return float4{y[0], y[1], y[2], y[3]};
   };
@@ -252,17 +259,63 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
 
 /// A multiplying warp's whole work.
 __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedule<kUnit>& schedule, RingBarriers& s,
-                                        char* ring, char* pieces) {
-  const int warp = threadIdx.x / 32;
+                                        char* ring, char* pieces, int warp) {
   const int lane = threadIdx.x % 32;
   const Source source(ring, warp, lane);
   const std::uint64_t input = operand(shared_address(ring), 16);
+  [[maybe_unused]] const std::uint32_t full = shared_address(s.full);
   float d[kSums];
   Cursor at{0, 0};
   int before = -1;  // the slot whose products may still run
   const auto leave = [&](int slot) { leave_slot<kUnit>(s, slot); };
   for (int index = cluster_index<kUnit>(); index < schedule.units; index += num_clusters<kUnit>()) {
     const Unit unit = schedule.unit(p, index);
+#if WEIGHTS == 2 && BLOCK_TOKENS <= 64
+    // Codes are loaded a turn ahead, and weights made in one set of registers while products read the other.
+    constexpr int kAtOnce = Source::kSteps / 2;  // steps of 16 columns whose products start together
+    Source::Raw raw, next;
+    std::uint32_t even[kAtOnce][4], odd[kAtOnce][4];
+    int stage = 0;
+    const auto fetch = [&](const Cursor& from, int turn) {  // `turn` counts from the stage's first, into the next one
+      if (turn % STAGE_TURNS == 0) wait_barrier(full + from.slot * 8, from.parity);
+      next = source.load_raw(from.slot * kStage.bytes, turn % STAGE_TURNS, unit.begin + stage * STAGE_TURNS + turn);
+    };
+    const auto enter = [&](int turn) {
+      raw = next;
+      if (turn + 1 < STAGE_TURNS) {
+        fetch(at, turn + 1);
+      } else if (stage + 1 < unit.stages) {
+        Cursor after = at;
+        after.advance(p.stages);
+        fetch(after, turn + 1);
+      }
+    };
+    const auto multiply = [&](std::uint32_t(&a)[kAtOnce][4], int turn, int first) {
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) Source::make(a[j], raw, first + j);
+      begin_products();
+      const std::uint64_t b = input + at.slot * kStage.bytes / 16 + turn * (kBoxBytes / 16) + first * 2;
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) multiply_add<BLOCK_TOKENS>(d, a[j], b + j * 2, stage + turn + first + j > 0);
+      commit_products();
+      wait_products<1>();
+    };
+    if (unit.stages > 0) fetch(at, 0);
+    for (; stage < unit.stages; ++stage) {
+#pragma unroll
+      for (int turn = 0; turn < STAGE_TURNS; ++turn) {
+        enter(turn);
+        multiply(even, turn, 0);
+        if (turn == 0 && before >= 0) leave(before);
+        multiply(odd, turn, kAtOnce);
+      }
+      before = at.slot;
+      at.advance(p.stages);
+    }
+    wait_products<0>();
+    hold(d);
+    if (before >= 0) leave(before);
+#else
     const auto load = [&](Source::Turn(&a)[STAGE_TURNS], int stage) {
       wait_barrier(&s.full[at.slot], at.parity);
 #pragma unroll
@@ -339,6 +392,7 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
       if (before >= 0) leave(before);
     }
 #endif
+#endif
     before = -1;
     if (unit.stages <= 0) {
 #pragma unroll
@@ -362,7 +416,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) wgmma_tiles(const __gr
   release_consumers();
   sync_cluster<CLUSTER>();
   const Schedule<kUnit> schedule(p);
-  if (threadIdx.x >= kWarps * 32) {
+  // From this the compiler sees that it is the same for all lanes, and makes descriptors in uniform registers.
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);
+  if (warp >= kWarps) {
     if constexpr (kRaise) drop_registers<40>();
     if (threadIdx.x == kWarps * 32) feed_block(p, schedule, s, shared_address(ring));
     __syncwarp();
@@ -370,7 +426,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) wgmma_tiles(const __gr
   } else {
     if constexpr (kRaise) raise_registers<232>();
     wait_for_producers();
-    consume(p, schedule, s, ring, ring + p.stages * kStage.bytes);
+    consume(p, schedule, s, ring, ring + p.stages * kStage.bytes, warp);
   }
   if constexpr (CLUSTER > 1) sync_cluster<CLUSTER>();  // others of the cluster may still write here
 }

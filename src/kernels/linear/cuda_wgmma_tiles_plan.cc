@@ -44,13 +44,17 @@ Kind kind_of(const WgmmaTilesProblem& problem) {
   return problem.weights == kWgmmaE4m3 ? Kind::kE4m3 : Kind::kCodes;
 }
 
-/// Cycles of a block for 64 columns: products, or what makes fragments of codes while products run.
+/// Cycles of a block for 64 columns.
 std::int64_t multiply_cycles(Kind kind, const WgmmaTilesShape& shape) {
   const std::int64_t tokens = shape.block_tokens;
   if (kind == Kind::kE4m3 || kind == Kind::kE4m3Rows) return shape.warpgroups == 2 ? 2 * tokens + 190 : tokens + 300;
-  const std::int64_t codes = kind == Kind::kCodes ? (shape.warpgroups == 2 ? 600 : 400) : 0;
+  if (kind == Kind::kCodes) {
+    // Weights are made and multiplied in turn rather than at once.
+    const std::int64_t percent = shape.warpgroups == 1 ? 112 : shape.warpgroups == 2 ? 100 : 95;
+    return shape.warpgroups * (2 * tokens + 165) * percent / 100;
+  }
   const bool short_stage = kind == Kind::kBf16 && shape.stage_turns < 4;
-  return std::max(codes, shape.warpgroups == 2 ? 4 * tokens + 190 : 2 * tokens + (short_stage ? 470 : 300));
+  return shape.warpgroups == 2 ? 4 * tokens + 190 : 2 * tokens + (short_stage ? 470 : 300);
 }
 
 /// The same of wgmma_columns, where all multiprocessors have a block.
@@ -80,23 +84,31 @@ std::int64_t cycles(const WgmmaTilesProblem& problem, const WgmmaTilesShape& sha
 /// have few sizes, since each format has kernels of its own.
 std::vector<int> block_tokens(Kind kind, std::int64_t m) {
   if (kind == Kind::kE4m3 && m > 128) return {128};
-  if (kind == Kind::kCodes) return {m <= 64 ? 64 : m <= 128 ? 128 : 256};
+  if (kind == Kind::kCodes) return {m <= 32 ? 32 : m <= 64 ? 64 : m <= 128 ? 128 : 256};
   if (m > 256) return {128, 192, 256};
   const int all = *std::ranges::find_if(kBlockTokens, [&](int tokens) { return tokens >= m; });
   return all == 256 ? std::vector<int>{128, 256} : std::vector<int>{all};
 }
 
 /// Warpgroups, turns of a stage. Larger blocks first: they win where it is all the same, since they read x less often.
-std::vector<WgmmaTilesShape> shapes_for(Kind kind, int tokens, std::int64_t m) {
+std::vector<WgmmaTilesShape> shapes_for(const WgmmaTilesProblem& problem, int tokens) {
   std::vector<WgmmaTilesShape> shapes;
   const auto add = [&](int warpgroups, int turns, int cluster) {
     shapes.push_back({warpgroups, tokens, turns, 1, cluster});
   };
+  const Kind kind = kind_of(problem);
+  if (kind == Kind::kCodes && tokens <= 64) {
+    // The registers of seventeen warps have no room for what a residual unit adds to.
+    if (problem.epilogue != 2) add(4, 2, 1);
+    add(2, 4, 1);
+    add(1, 4, 1);
+    return shapes;
+  }
   const int most = kind == Kind::kE4m3 ? 128 : 256;
-  const int turns = kind == Kind::kCodes && tokens > 64 ? 1 : 2;
-  if (tokens == most && m >= 1024) add(2, turns, 2);
+  const int turns = kind == Kind::kCodes ? 1 : 2;
+  if (tokens == most && problem.m >= 1024) add(2, turns, 2);
   add(2, turns, 1);
-  if (kind == Kind::kCodes && tokens > 64) return shapes;
+  if (kind == Kind::kCodes) return shapes;
   // Registers for twice as many fragments.
   if (kind == Kind::kBf16 && tokens <= 128) add(1, 4, 1);
   add(1, turns, 1);
@@ -190,7 +202,7 @@ WgmmaTilesShape choose_wgmma_tiles(const WgmmaTilesProblem& problem, std::int64_
     }
   };
   const Kind kind = kind_of(problem);
-  for (const int tokens : block_tokens(kind, problem.m)) consider_all(shapes_for(kind, tokens, problem.m));
+  for (const int tokens : block_tokens(kind, problem.m)) consider_all(shapes_for(problem, tokens));
   consider_all(columns_shapes(kind, problem.m));
   return best;
 }
@@ -200,7 +212,7 @@ WgmmaTilesPlan plan_wgmma_tiles(const WgmmaTilesProblem& problem, const WgmmaTil
   PAGODA_CHECK(problem.m > 0 && problem.n[0] > 0 && problem.k > 0 && problem.k % 8 == 0, "m {} n {} k {}", problem.m,
                problem.n[0], problem.k);
   PAGODA_CHECK(std::ranges::find(kBlockTokens, shape.block_tokens) != std::end(kBlockTokens) &&
-                   (shape.warpgroups == 1 || shape.warpgroups == 2) &&
+                   (shape.warpgroups == 1 || shape.warpgroups == 2 || shape.warpgroups == 4) &&
                    (shape.stage_turns == 1 || shape.stage_turns == 2 || shape.stage_turns == 4) &&
                    (shape.cluster == 1 || shape.cluster == 2),
                "{} rows of x, {} warpgroups, {} turns, clusters of {}", shape.block_tokens, shape.warpgroups,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "device/cuda/driver.h"
+#include "quant/format.h"
 
 namespace pagoda::kernels {
 namespace {
@@ -65,6 +66,39 @@ TEST(WgmmaTilesPlan, OneScaleARowLeavesRoomForLargerBlocks) {
   for (std::int64_t m = 17; m < 2500; m += 211) {
     p.m = m;
     EXPECT_GE(plan_wgmma_tiles(p, choose_wgmma_tiles(p, kSms), kSms, kSharedBytes).stages, 2) << m;
+  }
+}
+
+WgmmaTilesProblem codes_problem(std::int64_t m, std::array<std::int64_t, 3> n, std::int64_t k, int epilogue) {
+  WgmmaTilesProblem p = problem(m, n, k, epilogue);
+  p.format = quant::find_format("packed4_g128");
+  p.weights = wgmma_tiles_codes(*p.format->coding);
+  return p;
+}
+
+TEST(WgmmaTilesPlan, CodesOfABatchFillTheMultiprocessors) {
+  // 112 blocks of 256 rows are one round where 224 of 128 are two.
+  EXPECT_EQ(choose_wgmma_tiles(codes_problem(64, {14336, 14336}, 4096, 3), kSms), (WgmmaTilesShape{4, 64, 2, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(codes_problem(64, {4096, 1024, 1024}, 4096, 0), kSms), (WgmmaTilesShape{1, 64, 4, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(codes_problem(64, {4096}, 14336, 1), kSms), (WgmmaTilesShape{2, 64, 4, 4}));
+  EXPECT_EQ(choose_wgmma_tiles(codes_problem(17, {4096, 1024, 1024}, 4096, 0), kSms).block_tokens, 32);
+  // A residual unit keeps what it adds to in registers that seventeen warps do not have.
+  for (std::int64_t n = 64; n < 40000; n += 1111) {
+    EXPECT_LE(choose_wgmma_tiles(codes_problem(64, {n}, 4096, 2), kSms).warpgroups, 2) << n;
+  }
+}
+
+TEST(WgmmaTilesPlan, EveryShapeOfCodesThatIsChosenFits) {
+  for (const quant::Format* format : quant::all_formats()) {
+    if (format->coding == nullptr || format->coding->bits != 4) continue;  // others become mma16 first
+    for (const std::int64_t m : {17, 33, 65, 129, 2048}) {
+      for (const int epilogue : {0, 1, 2, 3}) {
+        auto p = codes_problem(m, {30000, epilogue < 3 ? 0 : 30000}, 1024, epilogue);
+        p.format = format;
+        p.weights = wgmma_tiles_codes(*format->coding);
+        EXPECT_GE(plan_wgmma_tiles(p, choose_wgmma_tiles(p, kSms), kSms, kSharedBytes).stages, 3) << format->name;
+      }
+    }
   }
 }
 
