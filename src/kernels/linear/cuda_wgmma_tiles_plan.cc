@@ -121,8 +121,7 @@ std::vector<WgmmaTilesShape> columns_shapes(Kind kind, std::int64_t m) {
   std::vector<WgmmaTilesShape> shapes;
   if (kind != Kind::kBf16 || m > 256) return shapes;
   for (const int tokens : {256, 128, 64}) {
-    if (m <= tokens / 2 && tokens > 64) continue;
-    if (m > 64 && tokens == 64) continue;
+    if (m <= tokens / 2 || (m > 64 && tokens == 64)) continue;
     for (const int columns : kBlockColumns) {
       if (tokens * columns > kMostBlockSums) continue;
       shapes.push_back({.block_tokens = tokens, .stage_turns = kWgmmaColumnsTurns, .block_columns = columns});
