@@ -1,7 +1,7 @@
 // Attention over cache pages on a GPU: checks against double, then times. Keys and values rotate through more memory
 // than the L2 holds; a time is the median replay of a graph over its launches. Prints one JSON line a measurement.
 //
-//   attention_cuda [check | check_prefill | few | few_sm90 | decode | sweep | prefill | prefill_sm90]...
+//   attention_cuda [check | check_prefill | few | few_sm90 | decode | lone_rows | sweep | prefill | prefill_sm90]...
 #include "attention_cuda_check.h"
 
 namespace pagoda::bench {
@@ -37,6 +37,11 @@ std::vector<Case> decode_cases() {
       {{.heads = 14, .kv_heads = 2, .key_dim = 64, .value_dim = 64, .fp8 = true, .window = 300, .sinks = true}, {}},
       {{.heads = 5, .kv_heads = 1, .key_dim = 80, .value_dim = 96, .fp8 = true, .block_size = 8, .softcap = 30}, {}},
       {{.heads = 6, .kv_heads = 2, .key_dim = 256, .value_dim = 256, .fp8 = true, .window = 13}, {3, 4, 2, 1}},
+      {{.heads = 32, .kv_heads = 8, .key_dim = 128, .value_dim = 128}, {1, 8, 3, 1, 8}},
+      {{.heads = 14, .kv_heads = 2, .key_dim = 64, .value_dim = 64, .window = 300, .sinks = true}, {1, 8, 4, 1, 8}},
+      {{.heads = 5, .kv_heads = 1, .key_dim = 80, .value_dim = 96, .fp8 = true, .block_size = 8, .softcap = 30},
+       {1, 8, 4, 1, 8}},
+      {{.heads = 16, .kv_heads = 1, .key_dim = 192, .value_dim = 128, .window = 13}, {1, 4, 2, 1, 8}},
   };
 }
 
@@ -116,7 +121,7 @@ bool check_some_sm90(Runner& runner) {
 
 bool check_some(Runner& runner) {
   Checks checks(runner);
-  for (const int i : {0, 3, 9, 11}) {
+  for (const int i : {0, 3, 9, 11, 15, 17}) {
     const Case c = decode_cases()[static_cast<std::size_t>(i)];
     checks.decode(c.geometry, c.variant, "whole");
   }
@@ -189,7 +194,8 @@ std::vector<Shape> shapes(bool fp8) {
           {g, 8, 8192, 73},        {g, 8, 32768, 256},      {g, 32, 2048, 73},        {g, 64, 2048, 136},
           {g, 64, 8192, 484},      {g, 128, 2048, 255},     {g, 256, 1024, 258},      {small, 1, 2048, 12.3},
           {small, 64, 2048, 82},   {small, 64, 8192, 263},  {wide, 1, 2048, 11.8},    {wide, 64, 2048, 73.5},
-          {sliding, 1, 2048, 9.6}, {sliding, 64, 2048, 21}, {sliding, 256, 2048, 66}, {g, 64, 4096, 0, true}};
+          {sliding, 1, 2048, 9.6}, {sliding, 64, 2048, 21}, {sliding, 256, 2048, 66}, {g, 64, 4096, 0, true},
+          {g, 16, 4096, 0, true},  {g, 256, 1024, 0, true}};
 }
 
 std::vector<Row> rows_of(const Shape& s) {
@@ -250,10 +256,10 @@ class Times {
     }
     const double us = runner_.time(capture.finish(), 9) / static_cast<double>(launches);
     std::printf(
-        "{\"op\": \"attention_decode\", \"candidate\": \"cuda_decode w%d s%d b%d%s\", \"case\": \"%s\", "
+        "{\"op\": \"attention_decode\", \"candidate\": \"cuda_decode w%d s%d b%d c%d%s\", \"case\": \"%s\", "
         "\"device\": \"%s\", \"us\": %.2f, \"bytes\": %ld, \"gb_s\": %.0f, \"ceiling_share\": %.3f, "
         "\"partition\": %d, \"items\": %d, \"best_engine_us\": %.1f, \"of_best\": %.2f}\n",
-        v.warps, v.stages, v.blocks, programmatic ? " programmatic" : "", name_of(s).c_str(),
+        v.warps, v.stages, v.blocks, v.cluster, programmatic ? " programmatic" : "", name_of(s).c_str(),
         runner_.context().name().c_str(), us, static_cast<long>(bytes), static_cast<double>(bytes) / us / 1e3,
         static_cast<double>(bytes) / us * 1e6 / kCopyRate, schedule.partition, schedule.num_items, s.best_engine_us,
         s.best_engine_us / us);
@@ -351,6 +357,31 @@ void time_decode(Runner& runner, bool sweep) {
   times.schedule(256, 2048);
 }
 
+DecodeVariant in_clusters(DecodeVariant v) {
+  v.cluster = 8;
+  return v;
+}
+
+/// One row, as blocks and as clusters.
+std::vector<Shape> lone_rows() {
+  std::vector<Shape> all;
+  for (const std::int64_t keys : {300, 2048, 4096, 8192, 16384, 32768, 131072}) all.push_back({kLlama, 1, keys, 0});
+  Geometry fp8 = kLlama;
+  fp8.fp8 = true;
+  all.push_back({fp8, 1, 2048, 0});
+  all.push_back({{.heads = 32, .kv_heads = 8, .key_dim = 64, .value_dim = 64}, 1, 2048, 0});
+  return all;
+}
+
+void time_lone_rows(Runner& runner) {
+  Times times(runner);
+  times.prepare(false);
+  for (const Shape& s : lone_rows()) {
+    const DecodeVariant v = variants(s.geometry)[0];
+    for (const DecodeVariant& one : {v, in_clusters(v)}) times.decode(s, one, true);
+  }
+}
+
 struct PrefillTime {
   Geometry geometry;
   PrefillVariant variant;
@@ -400,7 +431,8 @@ void time_prefill(Runner& runner, std::span<const PrefillTime> all) {
   }
 }
 
-std::vector<device::CompileUnit> units(bool with_checks, bool with_decode, std::span<const PrefillTime> prefills) {
+std::vector<device::CompileUnit> units(bool with_checks, bool with_decode, bool with_lone_rows,
+                                       std::span<const PrefillTime> prefills) {
   std::vector<device::CompileUnit> all = {Runner::schedule_unit()};
   if (with_checks) {
     for (const Case& c : decode_cases()) all.push_back(Runner::decode_unit(c.geometry, c.variant));
@@ -415,6 +447,11 @@ std::vector<device::CompileUnit> units(bool with_checks, bool with_decode, std::
     for (const Shape& s : shapes(fp8)) {
       for (const DecodeVariant& v : variants(s.geometry)) all.push_back(Runner::decode_unit(s.geometry, v));
     }
+  }
+  for (const Shape& s : lone_rows()) {
+    if (!with_lone_rows) break;
+    const DecodeVariant v = variants(s.geometry)[0];
+    for (const DecodeVariant& one : {v, in_clusters(v)}) all.push_back(Runner::decode_unit(s.geometry, one));
   }
   for (const PrefillTime& p : prefills) all.push_back(Runner::prefill_unit(p.geometry, p.variant));
   return all;
@@ -438,7 +475,8 @@ int run(std::span<char*> arguments) {
       CompilerOptions{.cache_folder = folder, .sources = embedded_sources(), .nvrtc = *nvrtc, .num_threads = 16});
   Runner runner(*context, compiler, std::int64_t{9} << 30);
   const auto prefills = prefill_times(asked("prefill_sm90"), asked("prefill"));
-  runner.compile(units(asked("check") || asked("check_prefill"), asked("decode") || asked("sweep"), prefills));
+  runner.compile(
+      units(asked("check") || asked("check_prefill"), asked("decode") || asked("sweep"), asked("lone_rows"), prefills));
   bool good = !asked("check") || check(runner);
   if (asked("check_prefill")) {
     Checks checks(runner);
@@ -448,6 +486,7 @@ int run(std::span<char*> arguments) {
   if (asked("few")) good &= check_some(runner);
   if (asked("few_sm90")) good &= check_some_sm90(runner);
   if (asked("decode") || asked("sweep")) time_decode(runner, asked("sweep"));
+  if (asked("lone_rows")) time_lone_rows(runner);
   time_prefill(runner, prefills);
   return good ? 0 : 1;
 }

@@ -319,7 +319,7 @@ class Checks {
     const auto from = static_cast<std::size_t>(d.tokens * g.heads * g.value_dim) - width;
     const bool same = std::equal(single.begin(), single.begin() + static_cast<std::ptrdiff_t>(width),
                                  cut.begin() + static_cast<std::ptrdiff_t>(from));
-    report("decode ", g, "cut at 64", compare(g, d, cut, want, 1, v.tokens, true), same);
+    report("decode ", g, v.cluster > 1 ? "whole rows" : "cut at 64", compare(g, d, cut, want, 1, v.tokens, true), same);
   }
 
   void prefill(const Geometry& g, const PrefillVariant& v, const char* what, std::int64_t stride_factor = 1) {

@@ -52,6 +52,7 @@ struct Geometry {
 
 struct DecodeVariant {
   int tokens = 1, warps = 4, stages = 2, blocks = 1;
+  int cluster = 1;  ///< above 1, rows are taken whole
 };
 struct PrefillVariant {
   int warps = 4, row_tiles = 2, keys = 64, blocks = 1;
@@ -96,7 +97,8 @@ class Runner {
             .defines = {pagoda::format("HEAD_DIM_K={}", g.key_dim), pagoda::format("HEAD_DIM_V={}", g.value_dim),
                         pagoda::format("GROUP={}", g.group()), pagoda::format("TOKENS={}", v.tokens),
                         pagoda::format("ELEMENT={}", g.fp8 ? 1 : 0), pagoda::format("WARPS={}", v.warps),
-                        pagoda::format("STAGES={}", v.stages), pagoda::format("BLOCKS={}", v.blocks)},
+                        pagoda::format("STAGES={}", v.stages), pagoda::format("BLOCKS={}", v.blocks),
+                        pagoda::format("CLUSTER={}", v.cluster)},
             .architecture = "sm_90"};
   }
   static PrefillSm90Problem sm90_problem(const Geometry& g) {
@@ -177,16 +179,19 @@ class Runner {
     d.kernel.allow_shared_bytes(shared);
     const int resident = d.kernel.max_active_blocks(v.warps * 32, shared);
     if (resident < v.blocks) std::fprintf(stderr, "only %d blocks of %ld bytes\n", resident, static_cast<long>(shared));
-    const int blocks = std::max(1, std::min(resident, v.blocks)) * context_->caps().num_sms;
+    const auto num_rows = static_cast<std::int64_t>(rows.size());
+    const auto works = static_cast<int>(std::min<std::int64_t>(num_rows * g.kv_heads, kMostClusters));
+    const int blocks =
+        v.cluster > 1 ? works * v.cluster : std::max(1, std::min(resident, v.blocks)) * context_->caps().num_sms;
     d.config = {.grid = {.x = static_cast<std::uint32_t>(blocks)},
                 .block = {.x = static_cast<std::uint32_t>(v.warps * 32)},
-                .shared_bytes = static_cast<std::uint32_t>(shared)};
+                .shared_bytes = static_cast<std::uint32_t>(shared),
+                .cluster = static_cast<std::uint32_t>(v.cluster)};
     std::vector<std::int64_t> offsets = {0}, starts;
     for (const Row& row : rows) {
       offsets.push_back(offsets.back() + row.tokens);
       starts.push_back(row.start);
     }
-    const auto num_rows = static_cast<std::int64_t>(rows.size());
     const std::int64_t capacity = num_rows + 2048;
     auto* schedule = arena_.take<DecodeSchedule>(1);
     auto* items = arena_.take<DecodeItem>(capacity);
@@ -200,7 +205,7 @@ class Runner {
                   .max_tokens = v.tokens,
                   .kv_heads = static_cast<std::int32_t>(g.kv_heads),
                   .blocks = blocks,
-                  .fixed_partition = fixed_partition,
+                  .fixed_partition = v.cluster > 1 ? kWholeRows : fixed_partition,
                   .capacity = static_cast<std::int32_t>(capacity)};
     const std::int64_t columns = capacity * g.kv_heads * g.group() * v.tokens;
     auto* counters = arena_.take<std::int32_t>(num_rows * g.kv_heads);
@@ -348,6 +353,7 @@ class Runner {
 
  private:
   static constexpr std::int64_t kStaging = 128 << 20;
+  static constexpr std::int64_t kMostClusters = 15;  // of 8 blocks, that an H200 runs at once
   ContextPtr context_;
   std::shared_ptr<Compiler> compiler_;
   ModuleLoader loader_;

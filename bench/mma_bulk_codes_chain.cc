@@ -2,7 +2,7 @@
 // as one graph of mma_bulk_codes kernels, with weights of their own, against the bytes they read; and products of 8192
 // × 8192 one after the other. First checks the kernels against double. Prints one JSON line a variant.
 //
-//   mma_bulk_codes_chain [check | short | tune | shapes | FORMAT]
+//   mma_bulk_codes_chain [check | few | short | tune | shapes | FORMAT]
 // (a format: one shape in two arrangements of warps, for a profiler)
 #include "device/cuda/blas.h"
 #include "gpu_bench.h"
@@ -20,6 +20,7 @@ using kernels::MmaBulkCodesParams;
 struct Variant {
   int token_tiles, warps, stage_units, at_once, window_kib;
   bool whole = false;  // cuda_whole_bulk_codes.cu
+  int rows = 4;        // of that: ROWS
 };
 
 class Chain {
@@ -27,11 +28,12 @@ class Chain {
   explicit Chain(GpuBench& bench) : bench_(bench) {}
 
   device::CompileUnit unit(const quant::Format& f, const Variant& v, bool norm, int epilogue) const {
-    return bench_.unit(
-        v.whole ? "kernels/linear/cuda_whole_bulk_codes.cu" : "kernels/linear/cuda_mma_bulk_codes.cu",
-        {kernels::format_define(f), kernels::define("TOKEN_TILES", v.token_tiles), kernels::define("WARPS", v.warps),
-         kernels::define("STAGE_UNITS", v.stage_units), kernels::define("AT_ONCE", v.at_once),
-         kernels::define("NORM", norm), kernels::define("EPILOGUE", epilogue), "ELEMENT=0"});
+    return bench_.unit(v.whole ? "kernels/linear/cuda_whole_bulk_codes.cu" : "kernels/linear/cuda_mma_bulk_codes.cu",
+                       {kernels::format_define(f),
+                        v.whole ? kernels::define("ROWS", v.rows) : kernels::define("TOKEN_TILES", v.token_tiles),
+                        kernels::define("WARPS", v.warps), kernels::define("STAGE_UNITS", v.stage_units),
+                        kernels::define("AT_ONCE", v.at_once), kernels::define("NORM", norm),
+                        kernels::define("EPILOGUE", epilogue), "ELEMENT=0"});
   }
   std::vector<device::CompileUnit> units(const quant::Format& f, const Variant& v, bool norm) const {
     return {unit(f, v, norm, 0), unit(f, v, false, 2), unit(f, v, norm, 3), unit(f, v, false, 0)};
@@ -295,9 +297,10 @@ class Chain {
     const double each = static_cast<double>(ms) / times;
     std::printf(
         "{\"op\": \"linear_codes\", \"case\": \"%s\", \"format\": \"%s\", \"m\": %d, \"warps\": %d, \"stage_units\": "
-        "%d, \"at_once\": %d, \"window_kib\": %d, \"whole\": %d, \"us\": %.2f, \"bytes\": %lld, \"tb_s\": %.3f}\n",
+        "%d, \"at_once\": %d, \"window_kib\": %d, \"whole\": %d, \"rows\": %d, \"us\": %.2f, \"bytes\": %lld, "
+        "\"tb_s\": %.3f}\n",
         name, std::string(f.name).c_str(), m, v.warps, v.stage_units, v.at_once, v.window_kib, v.whole ? 1 : 0,
-        each * 1e3, static_cast<long long>(bytes_ / times),
+        v.whole ? v.rows : 0, each * 1e3, static_cast<long long>(bytes_ / times),
         static_cast<double>(bytes_) / static_cast<double>(ms) / 1e9);
     std::fflush(stdout);
   }
@@ -308,13 +311,78 @@ class Chain {
 };
 
 bool has_bytes(const quant::Format& f) {
-  return f.coding->table == quant::CodeTable::kInteger && f.coding->bits % 2 == 0 && f.coding->bits >= 4;
+  const bool whole = f.coding->table == quant::CodeTable::kInteger && f.coding->bits % 2 == 0 && f.coding->bits >= 4;
+  return whole || f.coding->table == quant::CodeTable::kE2m1;
+}
+
+/// cuda_whole_bulk_codes.cu beside what one to four rows would take otherwise.
+int run_few(GpuBench& bench, Chain& chain) {
+  std::vector<const quant::Format*> formats;
+  for (const char* name :
+       {"mxfp4", "nvfp4", "q6_k", "q4_k", "q4_0", "q8_0", "affine4_g64", "packed4_g128", "affine6_g32"}) {
+    formats.push_back(quant::find_format(name));
+  }
+  const auto of = [](int warps, int stage_units, int at_once, int rows, int window_kib = 64) {
+    return Variant{1, warps, stage_units, at_once, window_kib, true, rows};
+  };
+  struct Timed {
+    Variant v;
+    int m;
+  };
+  std::vector<Timed> timed;
+  for (const int m : {1, 2, 3, 4}) {
+    const int rows = m <= 2 ? m : 4;
+    timed.push_back({{1, 8, 32, 4, 64}, m});
+    for (const Variant& v : {of(8, 32, 4, rows), of(16, 32, 2, rows)}) timed.push_back({v, m});
+  }
+  std::vector<device::CompileUnit> units;
+  for (const quant::Format* f : formats) {
+    units.push_back(chain.pack_unit(*f));
+    units.push_back(chain.unpack_unit(*f));
+    for (const int rows : {1, 2, 4}) {
+      units.push_back(chain.unit(*f, of(8, 16, 2, rows), true, 1));
+      units.push_back(chain.unit(*f, of(8, 8, 1, rows), false, 3));
+      units.push_back(chain.unit(*f, of(8, 32, 4, rows), false, 1));
+    }
+    for (const Timed& t : timed) units.push_back(chain.unit(*f, t.v, false, 0));
+  }
+  bench.compile(units);
+  bool good = true;
+  for (const quant::Format* f : formats) {
+    for (const int rows : {1, 2, 4}) {
+      good &= chain.check(*f, of(8, 16, 2, rows), 33, 1536, std::min(rows, 2), true, 1);
+      good &= chain.check(*f, of(8, 8, 1, rows), 65, 288, rows, false, 3);
+      good &= chain.check(*f, of(8, 32, 4, rows), 77, 5376, rows == 4 ? 3 : rows, false, 1);
+      good &= chain.check(*f, of(8, 32, 4, rows), 77, 1536, rows, false, 1, 3);
+    }
+  }
+  std::printf("%s\n", good ? "all good" : "FAILED");
+  std::fflush(stdout);
+  const auto blas = must(Blas::load(bench.context_ptr()));
+  chain.time_peer(blas, 8192, 8192, 1);
+  for (const quant::Format* f : formats) {
+    for (const Timed& t : timed) chain.time_linear(8192, 8192, *f, t.v, t.m);
+  }
+  for (const char* name : {"mxfp4", "nvfp4", "q6_k", "q4_k"}) {
+    const quant::Format& f = *quant::find_format(name);
+    const bool whole = f.coding->table == quant::CodeTable::kInteger;
+    const Variant before = whole ? of(8, 32, 4, 4) : Variant{1, 8, 32, 4, 64};
+    std::vector<device::CompileUnit> both;
+    const Variant variants[] = {before, of(8, 32, 4, 1), of(16, 32, 2, 1)};
+    for (const Variant& v : variants) {
+      for (const auto& unit : chain.units(f, v, true)) both.push_back(unit);
+    }
+    bench.compile(both);
+    for (const Variant& v : variants) chain.time(kGeometries[2], f, v, 1);
+  }
+  return good ? 0 : 1;
 }
 
 int run(const std::string& what) {
   GpuBench bench;
   bench.weights();  // nothing is allocated while a graph is captured
   Chain chain(bench);
+  if (what == "few") return run_few(bench, chain);
   std::vector<const quant::Format*> formats, fast;
   // Of every kind of codes, scales and offsets.
   for (const char* name :
@@ -400,13 +468,20 @@ int run(const std::string& what) {
     good &= chain.check(*f, c, 65, 768, 9, false, 3);
     good &= chain.check(*f, a, 2500, 512, 6, false, 1, 2);
     if (!has_bytes(*f)) continue;
-    const Variant d{1, 8, 16, 2, 48, true}, e{1, 8, 8, 1, 48, true};
-    good &= chain.check(*f, d, 100, 768, 1, false, 1);
-    good &= chain.check(*f, d, 33, 1536, 2, true, 1);
-    good &= chain.check(*f, e, 49, 288, 3, false, 0);
-    good &= chain.check(*f, e, 77, 4864, 1, false, 2);
-    good &= chain.check(*f, e, 65, 5376, 4, false, 3);
-    good &= chain.check(*f, d, 77, 1536, 4, false, 1, 3);
+    const Variant d{1, 8, 16, 2, 48, true}, e{1, 8, 8, 1, 48, true}, g{1, 8, 32, 4, 48, true};
+    for (const int rows : {1, 2, 4}) {
+      const auto of = [&](Variant v) {
+        v.rows = rows;
+        return v;
+      };
+      good &= chain.check(*f, of(d), 100, 768, rows, false, 1);
+      good &= chain.check(*f, of(d), 33, 1536, std::min(rows, 2), true, 1);
+      good &= chain.check(*f, of(e), 49, 288, rows == 4 ? 3 : rows, false, 0);
+      good &= chain.check(*f, of(e), 77, 4864, 1, false, 2);
+      good &= chain.check(*f, of(e), 65, 5376, rows, false, 3);
+      good &= chain.check(*f, of(d), 77, 1536, rows, false, 1, 3);
+      good &= chain.check(*f, of(g), 77, 5376, rows, false, 1);
+    }
   }
   std::printf("%s\n", good ? "all good" : "FAILED");
   std::fflush(stdout);

@@ -1,12 +1,15 @@
 // wgmma_tiles from weights in the layout mma_codes, and what quantises x to e4m3 for it: against double at odd sizes, a
 // broken input shown to fail; then products beside cuBLASLt's of bf16. Ends with 1 if a check fails.
 //
-//   wgmma_codes_check [check | time]
+//   wgmma_codes_check [check | time | batches]      batches: times of codes alone
 #include "device/cuda/blas.h"
 #include "kernels/linear/cuda_quantize_e4m3.h"
+#include "quant/formats/affine.h"
 #include "quant/formats/fp8.h"
 #include "quant/formats/iq4_nl.h"
 #include "quant/formats/mxfp4.h"
+#include "quant/formats/nvfp4.h"
+#include "quant/formats/packed.h"
 #include "quant/formats/q4_0.h"
 #include "quant/formats/q4_1.h"
 #include "quant/formats/q4_k.h"
@@ -52,7 +55,20 @@ std::vector<typename F::Block> random_blocks(std::mt19937& random, std::int64_t 
     for (std::size_t i = 0; i < sizeof(block); ++i) bytes[i] = static_cast<std::uint8_t>(random());
     // 2^-10 … 2^-9 for a whole number's step.
     if constexpr (requires { block.exponent; }) block.exponent = static_cast<std::uint8_t>(117 + random() % 4);
-    if constexpr (requires { block.scale; }) block.scale = static_cast<std::uint16_t>(0x1400u | (random() & 0x3ffu));
+    if constexpr (F::kCoding.scale == quant::ScaleType::kBf16) {
+      block.scale = static_cast<std::uint16_t>(0x3a80u | (random() & 0x7fu));
+      block.bias = static_cast<std::uint16_t>(0xbb80u | (random() & 0x7fu));
+    } else if constexpr (requires {
+                           block.scale;
+                           block.bias;
+                         }) {
+      block.scale = static_cast<std::uint16_t>(0x1400u | (random() & 0x3ffu));
+      block.bias = static_cast<std::uint16_t>(0xa000u | (random() & 0x3ffu));
+    } else if constexpr (requires { block.scale; }) {
+      block.scale = static_cast<std::uint16_t>(0x1400u | (random() & 0x3ffu));
+    }
+    if constexpr (requires { block.scale_and_zero; })
+      block.scale_and_zero = static_cast<std::uint32_t>(0x3a800000u | (random() & 0x7fff00u) | random() % 256);
     if constexpr (requires { block.minimum; })
       block.minimum = static_cast<std::uint16_t>(0x1400u | (random() & 0x3ffu));
   }
@@ -178,12 +194,17 @@ bool check_e4m3(GpuBench& bench, Products& products, bool row_scales, const Wgmm
 }
 
 template <class F>
-bool check_codes(GpuBench& bench, Products& products, const WgmmaTilesShape& shape, const Case& c,
+bool check_codes(GpuBench& bench, Products& products, bool half, const WgmmaTilesShape& shape, const Case& c,
                  bool broken = false) {
   std::mt19937 random(static_cast<unsigned>(c.m * 7 + c.n));
   const bool gated = c.epilogue >= 3;
   const std::int64_t stride = c.k + 8, row_blocks = c.k / F::kBlockElements;
-  const auto x16 = random_bf16(random, c.m * stride);
+  auto x = random_floats(random, c.m * stride);
+  std::vector<std::uint16_t> x16;
+  for (float& value : x) {
+    x16.push_back(half ? float_to_f16(value) : float_to_bf16(value));
+    value = half ? f16_to_float(x16.back()) : bf16_to_float(x16.back());
+  }
   const std::vector<typename F::Block> w[2] = {random_blocks<F>(random, c.n * row_blocks),
                                                random_blocks<F>(random, c.n * row_blocks)};
   const auto bias = random_floats(random, c.n), before = random_floats(random, c.m * c.n);
@@ -203,9 +224,9 @@ bool check_codes(GpuBench& bench, Products& products, const WgmmaTilesShape& sha
   p.k = c.k;
   p.split_stride = c.m * c.n;
   p.scale = 0.5f;
+  p.output_factor = 1;
   products.launch(shape, c.epilogue, memory.upload(x16), stride, p);
 
-  const auto x = floats_of(x16);
   std::vector<float> decoded[2];
   for (int i = 0; i < 2; ++i) {
     for (std::int64_t at = 0; at < c.n * c.k; ++at) {
@@ -232,9 +253,10 @@ bool check_codes(GpuBench& bench, Products& products, const WgmmaTilesShape& sha
   const auto got = c.epilogue == 1   ? memory.download(sums, c.m * c.n)
                    : c.epilogue == 2 ? memory.download(residual, c.m * c.n)
                                      : floats_of(memory.download(narrow, c.m * c.n));
-  const std::string what = pagoda::format("{}{} {} m {} n {} k {} epilogue {}", broken ? "BROKEN input " : "", F::kName,
-                                          name_of(shape), c.m, c.n, c.k, c.epilogue);
-  const double most = wide ? 3e-3 : 4e-3;  // weights are rounded to bf16
+  const std::string what = pagoda::format("{}{} {} {} m {} n {} k {} epilogue {}", broken ? "BROKEN input " : "",
+                                          F::kName, half ? "f16" : "bf16", name_of(shape), c.m, c.n, c.k, c.epilogue);
+  // Weights are rounded to what x is; the tensor cores keep 14 bits of a sum while they add.
+  const double most = wide ? (half ? 8e-4 : 3e-3) : 4e-3;
   const double error = relative_error(got, want);
   if (!broken) return report(what, error, most);
   std::printf("%s %s: relative error %.2e\n", error >= most ? "ok  " : "FAIL", what.c_str(), error);
@@ -245,7 +267,7 @@ bool check_codes(GpuBench& bench, Products& products, const WgmmaTilesShape& sha
 template <class Launch>
 double time_us(GpuBench& bench, std::int64_t m, std::int64_t n, std::int64_t k, const Launch& launch) {
   const auto times = std::max<std::int64_t>(
-      8, static_cast<std::int64_t>(20e-3 / (5e-6 + 2e-15 * static_cast<double>(m * n) * static_cast<double>(k))));
+      8, static_cast<std::int64_t>(10e-3 / (5e-6 + 2e-15 * static_cast<double>(m * n) * static_cast<double>(k))));
   GraphCapture capture(bench.stream());
   for (std::int64_t i = 0; i < times; ++i) launch(i);
   return static_cast<double>(bench.time_ms(capture.finish(), 5)) * 1e3 / static_cast<double>(times);
@@ -300,23 +322,29 @@ void time_e4m3(GpuBench& bench, Products& products, std::string_view scales_of, 
   }
 }
 
-/// A weight of codes: random bytes with scales between.
+/// A product and the shapes it is tried with; those with slices leave float sums.
+struct CodesTimes {
+  std::int64_t m, n, k;
+  int epilogue;
+  std::vector<WgmmaTilesShape> shapes;
+};
+
+/// Of a weight of codes (of gate and up of n rows together): random bytes with scales between. Input is f16 or bf16.
 template <class F>
-void time_codes(GpuBench& bench, const std::shared_ptr<const Blas>& blas, std::int64_t m, std::int64_t n,
-                std::int64_t k, const std::vector<WgmmaTilesShape>& shapes) {
-  Products products(bench, kernels::wgmma_tiles_codes(F::kCoding), quant::find_format(F::kName));
-  Cutter memory(bench, m * k * 2 + m * n * 4 + (40 << 20));
+void time_codes(GpuBench& bench, const std::shared_ptr<const Blas>& blas, bool half, const CodesTimes& c) {
+  const auto& [m, n, k, epilogue, shapes] = c;
+  Products products(bench, kernels::wgmma_tiles_codes(F::kCoding), quant::find_format(F::kName), half);
+  constexpr int kMostSplits = 8;
+  Cutter memory(bench, m * k * 2 + m * n * 4 * (m > 64 ? 1 : kMostSplits) + (40 << 20));
   std::mt19937 random(3);
-  auto* x = memory.take<std::uint16_t>(m * k);
-  const auto* some = memory.upload(random_bf16(random, 1 << 16));
-  for (std::int64_t i = 0; i < m * k; i += 1 << 16) {
-    bench.context().driver().check(
-        bench.context().api().copy_on_device_async(
-            reinterpret_cast<DeviceAddress>(x + i), reinterpret_cast<DeviceAddress>(some),
-            static_cast<std::size_t>(std::min<std::int64_t>(1 << 16, m * k - i) * 2), bench.stream().handle()),
-        "filling");
+  const auto some = random_bf16(random, 1 << 16);
+  std::vector<std::uint16_t> input;
+  for (std::int64_t i = 0; i < m * k; ++i) {
+    const std::uint16_t value = some[static_cast<std::size_t>(i) % some.size()];
+    input.push_back(half ? float_to_f16(bf16_to_float(value)) : value);
   }
-  auto* y = memory.take<float>(m * n);
+  auto* x = memory.upload(input);
+  auto* y = memory.take<float>(m * n * (m > 64 ? 1 : kMostSplits));
   auto* workspace = memory.take<std::byte>(32 << 20);
   const auto distinct = [&](std::int64_t bytes) { return std::max<std::int64_t>(2, (300 << 20) / bytes); };
   const BlasPlan plan = must(BlasPlan::prepare(
@@ -325,67 +353,93 @@ void time_codes(GpuBench& bench, const std::shared_ptr<const Blas>& blas, std::i
     plan.launch(bench.stream(), x, bench.weights() + i % distinct(n * k * 2) * n * k * 2, y, workspace);
   });
   print_time("\"by\": \"" + plan.algorithm() + "\"", m, n, k, blas_us);
-  const std::int64_t bytes = (kernels::mma_codes_bytes(F::kCoding, n, k) + 255) / 256 * 256;
+  const bool gated = epilogue >= 3;
+  const std::int64_t rows = gated ? n / 2 : n;
+  const std::int64_t bytes = (kernels::mma_codes_bytes(F::kCoding, rows, k) + 255) / 256 * 256;
   for (const WgmmaTilesShape& shape : shapes) {
     const double us = time_us(bench, m, n, k, [&](std::int64_t i) {
       WgmmaTilesParams p{};
-      p.weights[0] = {bench.weights() + i % distinct(bytes) * bytes, nullptr, y, n, n};
-      p.num_weights = 1;
+      std::byte* const mine = bench.weights() + i % distinct(2 * bytes) * 2 * bytes;
+      p.weights[0] = {mine, nullptr, y, rows, rows};
+      p.weights[1] = {mine + bytes, nullptr, y, rows, rows};
+      p.num_weights = gated ? 2 : 1;
       p.m = m;
       p.k = k;
       p.split_stride = m * n;
       p.scale = 1;
-      products.launch(shape, shape.splits > 1 ? 1 : 0, x, k, p);
+      p.output_factor = 1;
+      products.launch(shape, shape.splits > 1 ? 1 : epilogue, x, k, p);
     });
-    print_time(pagoda::format("\"by\": \"wgmma_tiles {}\", {}, \"over_cublaslt\": {:.2f}", F::kName, name_of(shape),
-                              blas_us / us),
-               m, n, k, us);
+    print_time(
+        pagoda::format("\"by\": \"wgmma_tiles {}\", \"input\": \"{}\", \"epilogue\": {}, {}, \"over_cublaslt\": {:.2f}",
+                       F::kName, half ? "f16" : "bf16", shape.splits > 1 ? 1 : epilogue, name_of(shape), blas_us / us),
+        m, n, k, us);
   }
 }
 
 const std::vector<WgmmaTilesShape> kCodeShapes = {
-    {2, 256, 1, 1, 2}, {2, 128, 1, 1, 1}, {1, 64, 2, 1, 1}, {2, 64, 2, 1, 1}};
+    {2, 256, 1, 1, 2}, {2, 128, 1, 1, 1}, {4, 64, 2, 1, 1}, {2, 64, 4, 1, 1}, {1, 32, 4, 1, 1}};
 
 template <class F>
-std::vector<device::CompileUnit> units_of_codes(GpuBench& bench, bool times) {
-  const Products products(bench, kernels::wgmma_tiles_codes(F::kCoding), quant::find_format(F::kName));
-  std::vector<device::CompileUnit> units;
-  for (const auto& shape : kCodeShapes) {
-    for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
+void add_units(GpuBench& bench, bool half, const std::vector<WgmmaTilesShape>& shapes,
+               const std::vector<int>& epilogues, std::vector<device::CompileUnit>& units) {
+  const Products products(bench, kernels::wgmma_tiles_codes(F::kCoding), quant::find_format(F::kName), half);
+  for (const auto& shape : shapes) {
+    for (const int epilogue : epilogues) units.push_back(products.unit(shape, epilogue));
   }
-  if (times) {
-    for (const auto& shape : {WgmmaTilesShape{2, 256, 1, 1, 1}, WgmmaTilesShape{2, 64, 1, 1, 1},
-                              WgmmaTilesShape{1, 64, 1, 1, 1}, WgmmaTilesShape{1, 64, 4, 1, 1}}) {
-      for (const int epilogue : {0, 1}) units.push_back(products.unit(shape, epilogue));
-    }
-  }
-  return units;
 }
 
 template <class F>
 bool check_format(GpuBench& bench) {
-  Products products(bench, kernels::wgmma_tiles_codes(F::kCoding), quant::find_format(F::kName));
   bool good = true;
-  const std::int64_t k = F::kBlockElements == 32 ? 1184 : 768;
-  for (std::size_t i = 0; i < kCodeShapes.size(); ++i) {
-    for (const Case& c : {Case{65, 100, k, 1}, Case{33, 72, k, 3}, Case{17, 136, k + 256, 0}}) {
-      good &= check_codes<F>(bench, products, kCodeShapes[i], c);
+  const std::int64_t k = F::kBlockElements <= 64 ? 1152 + 32 * (F::kBlockElements <= 32) : 768;
+  for (const bool half : {false, true}) {
+    Products products(bench, kernels::wgmma_tiles_codes(F::kCoding), quant::find_format(F::kName), half);
+    for (std::size_t i = 0; i < kCodeShapes.size(); ++i) {
+      for (const Case& c : {Case{65, 100, k, 1}, Case{33, 72, k, 3}, Case{17, 136, k + 256, 0}}) {
+        good &= check_codes<F>(bench, products, half, kCodeShapes[i], c);
+      }
+      if (i < 1) good &= check_codes<F>(bench, products, half, kCodeShapes[i], {17, 100, k, 1}, true);
     }
-    if (i < 1) good &= check_codes<F>(bench, products, kCodeShapes[i], {17, 100, k, 1}, true);
   }
   return good;
 }
 
 template <class... F>
 struct Formats {
-  static void compile(GpuBench& bench, std::vector<device::CompileUnit>& units, bool times) {
-    (std::ranges::copy(units_of_codes<F>(bench, times), std::back_inserter(units)), ...);
+  static void add(GpuBench& bench, std::vector<device::CompileUnit>& units) {
+    for (const bool half : {false, true}) (add_units<F>(bench, half, kCodeShapes, {0, 1, 3}, units), ...);
   }
   static bool check(GpuBench& bench) { return (static_cast<int>(check_format<F>(bench)) & ...) != 0; }
 };
-using Checked =
-    Formats<quant::Q4_0, quant::Q4_1, quant::Q4_K, quant::Q5_K, quant::Q6_K, quant::Q8_0, quant::MXFP4, quant::IQ4_NL>;
-using Timed = Formats<quant::Q4_0, quant::Q4_K, quant::MXFP4>;
+using Checked = Formats<quant::Q4_0, quant::Q4_1, quant::Q4_K, quant::Q5_K, quant::Q6_K, quant::Q8_0, quant::MXFP4,
+                        quant::IQ4_NL, quant::PACKED4_G128, quant::AFFINE4_G64, quant::AFFINE4_G64_F16>;
+
+/// What is timed: `each` is called with a format, whether x is f16, and the products.
+template <class Each>
+void for_all_times(const Each& each) {
+  const std::vector<WgmmaTilesShape> batch = {{2, 64, 4, 2}, {1, 64, 4, 1}, {4, 64, 2, 4}};
+  const CodesTimes square = {64, 8192, 8192, 0, batch}, square32 = {32, 8192, 8192, 0, {{2, 32, 4, 2}, {1, 32, 4, 1}}};
+  for (const bool half : {false, true}) {
+    each(quant::Q4_0{}, half, square);
+    each(quant::PACKED4_G128{}, half, square);
+    each(quant::AFFINE4_G64{}, half, square);
+    each(quant::Q4_K{}, half, square);
+    each(quant::MXFP4{}, half, square);
+    each(quant::PACKED4_G128{}, half, square32);
+    each(quant::MXFP4{}, half, square32);
+  }
+  // Llama-8B's.
+  each(quant::PACKED4_G128{}, true, CodesTimes{64, 28672, 4096, 3, {{4, 64, 4}, {4, 64, 2}, {2, 64, 4}, {1, 64, 4}}});
+  each(quant::PACKED4_G128{}, true, CodesTimes{64, 6144, 4096, 0, {{2, 64, 4}, {1, 64, 4}}});
+  each(quant::PACKED4_G128{}, false, CodesTimes{64, 4096, 4096, 2, {{2, 64, 4, 4}, {1, 64, 4}, {1, 64, 4, 2}}});
+  each(quant::PACKED4_G128{}, false,
+       CodesTimes{64, 4096, 14336, 2, {{4, 64, 2, 8}, {2, 64, 4, 4}, {1, 64, 4}, {1, 64, 4, 2}}});
+  const std::vector<WgmmaTilesShape> many = {{2, 256, 1, 1, 1}, {2, 256, 1, 1, 2}};
+  each(quant::Q4_0{}, false, CodesTimes{4096, 8192, 8192, 0, many});
+  each(quant::MXFP4{}, false, CodesTimes{4096, 8192, 8192, 0, many});
+  each(quant::Q4_K{}, true, CodesTimes{2048, 28672, 4096, 3, many});
+}
 
 int run(const std::string& what) {
   GpuBench bench;
@@ -409,13 +463,19 @@ int run(const std::string& what) {
       for (const int epilogue : {0, 1, 2, 3}) units.push_back(rows.unit(shape, epilogue));
     }
   }
-  if (what != "time") Checked::compile(bench, units, false);
-  if (what != "check") Timed::compile(bench, units, true);
+  if (what == "batches") units.clear();
+  if (what == "" || what == "check") Checked::add(bench, units);
+  if (what != "check") {
+    for_all_times([&]<class F>(F, bool half, const CodesTimes& c) {
+      for (const auto& shape : c.shapes) add_units<F>(bench, half, {shape}, {shape.splits > 1 ? 1 : c.epilogue}, units);
+    });
+  }
   std::sort(units.begin(), units.end());
   units.erase(std::unique(units.begin(), units.end()), units.end());
   bench.compile(units);
   bool good = true;
-  for (std::size_t i = 0; what != "time" && i < checked.size(); ++i) {
+  const bool checks = what == "" || what == "check";
+  for (std::size_t i = 0; checks && i < checked.size(); ++i) {
     for (const Case& c : {Case{17, 100, 1208, 0}, Case{33, 516, 576, 1}, Case{100, 500, 1208, 2},
                           Case{257, 516, 200, 0}, Case{257, 100, 576, 3}}) {
       good &= check_e4m3(bench, e4m3, false, checked[i], c);
@@ -429,28 +489,22 @@ int run(const std::string& what) {
       good &= check_e4m3(bench, rows, false, checked_rows[i], {33, 100, 576, 1}, true);
     }
   }
-  if (what != "time") good &= Checked::check(bench);
+  if (checks) good &= Checked::check(bench);
   std::printf("%s\n", good ? "all good" : "FAILED");
   if (what == "check") return good ? 0 : 1;
   bench.weights();
   constexpr std::int64_t kPrefill = 2048;
   constexpr std::int64_t kBatch = 64;
-  for (const auto& [n, k, epilogue] :
-       {std::tuple{28672, 4096, 3}, {4096, 14336, 2}, {6144, 4096, 0}, {4096, 4096, 2}}) {
-    time_e4m3(bench, e4m3, "blocks", kPrefill, n, k, epilogue, large);
-    time_e4m3(bench, rows, "rows", kPrefill, n, k, epilogue, large_rows);
-    time_e4m3(bench, rows, "rows", kBatch, n, k, epilogue, batch_rows);
+  if (what != "batches") {
+    for (const auto& [n, k, epilogue] :
+         {std::tuple{28672, 4096, 3}, {4096, 14336, 2}, {6144, 4096, 0}, {4096, 4096, 2}}) {
+      time_e4m3(bench, e4m3, "blocks", kPrefill, n, k, epilogue, large);
+      time_e4m3(bench, rows, "rows", kPrefill, n, k, epilogue, large_rows);
+      time_e4m3(bench, rows, "rows", kBatch, n, k, epilogue, batch_rows);
+    }
   }
   const auto blas = must(Blas::load(bench.context_ptr()));
-  const std::vector<WgmmaTilesShape> many = {{2, 256, 1, 1, 1}, {2, 256, 1, 1, 2}},
-                                     some = {{2, 64, 2, 1}, {1, 64, 2, 1}, {2, 64, 1, 1}, {1, 64, 4, 1},
-                                             {2, 64, 2, 2}, {1, 64, 2, 2}, {1, 64, 1, 1}};
-  time_codes<quant::Q4_0>(bench, blas, 64, 8192, 8192, some);
-  time_codes<quant::Q4_0>(bench, blas, 4096, 8192, 8192, many);
-  time_codes<quant::Q4_K>(bench, blas, 64, 8192, 8192, some);
-  time_codes<quant::Q4_K>(bench, blas, 2048, 28672, 4096, many);
-  time_codes<quant::MXFP4>(bench, blas, 64, 8192, 8192, some);
-  time_codes<quant::MXFP4>(bench, blas, 4096, 8192, 8192, many);
+  for_all_times([&]<class F>(F, bool half, const CodesTimes& c) { time_codes<F>(bench, blas, half, c); });
   return good ? 0 : 1;
 }
 

@@ -15,17 +15,22 @@ using kernels::WgmmaTilesProblem;
 using kernels::WgmmaTilesShape;
 using kernels::WgmmaTilesWeights;
 
-/// "128x256t2s1c1": rows of weights × rows of x of a block, turns of a stage, slices, blocks of a cluster.
+/// "128x256t2s1c1": rows of weights × rows of x of a block, turns of a stage, slices, blocks of a cluster; of
+/// wgmma_columns "columns 160x256s1".
 inline std::string short_name(const WgmmaTilesShape& s) {
+  if (s.columns()) return pagoda::format("columns {}x{}s{}", s.block_columns, s.block_tokens, s.splits);
   return pagoda::format("{}x{}t{}s{}c{}", s.warpgroups * 64, s.block_tokens, s.stage_turns, s.splits, s.cluster);
+}
+inline WgmmaTilesShape columns_shape(int tokens, int columns) {
+  return {.block_tokens = tokens, .block_columns = columns};
 }
 inline std::string name_of(const WgmmaTilesShape& s) { return "\"shape\": \"" + short_name(s) + "\""; }
 
 class Products {
  public:
   explicit Products(GpuBench& bench, const WgmmaTilesWeights& weights = kernels::kWgmmaBf16,
-                    const quant::Format* format = nullptr)
-      : bench_(bench), weights_(weights), format_(format) {}
+                    const quant::Format* format = nullptr, bool half = false)
+      : bench_(bench), weights_(weights), format_(format), half_(half) {}
 
   WgmmaTilesProblem problem(const WgmmaTilesParams& p, int epilogue) const {
     WgmmaTilesProblem problem{.m = p.m,
@@ -34,6 +39,7 @@ class Products {
                               .epilogue = epilogue,
                               .weights = weights_,
                               .format = format_,
+                              .half = half_,
                               .may_split = epilogue == 1};
     for (int i = 0; i < p.num_weights; ++i) problem.n[static_cast<std::size_t>(i)] = p.weights[i].n;
     return problem;
@@ -45,10 +51,11 @@ class Products {
                                 .epilogue = epilogue,
                                 .weights = weights_,
                                 .format = format_,
+                                .half = half_,
                                 .may_split = epilogue == 1};
     WgmmaTilesShape whole = shape;
     whole.splits = 1;
-    return bench_.unit("kernels/linear/cuda_wgmma_tiles.cu", plan(any, whole).defines, "a");
+    return unit(plan(any, whole));
   }
   /// Input as in `p.input` is set here.
   void launch(const WgmmaTilesShape& shape, int epilogue, const void* input, std::int64_t stride,
@@ -68,8 +75,7 @@ class Products {
     }
     p.stages = made.stages;
     p.splits = shape.splits;
-    const auto kernel = bench_.kernel<WgmmaTilesParams>(
-        bench_.unit("kernels/linear/cuda_wgmma_tiles.cu", made.defines, "a"), "wgmma_tiles");
+    const auto kernel = bench_.kernel<WgmmaTilesParams>(unit(made), made.function);
     kernel.allow_shared_bytes(made.shared_bytes);
     kernel.launch(bench_.stream(),
                   {.grid = {.x = made.blocks},
@@ -97,9 +103,14 @@ class Products {
   }
 
  private:
+  device::CompileUnit unit(const WgmmaTilesPlan& made) const {
+    return bench_.unit(std::string("kernels/") + made.source, made.defines, "a");
+  }
+
   GpuBench& bench_;
   WgmmaTilesWeights weights_;
   const quant::Format* format_;
+  bool half_;  // 16 bits are f16, not bf16
 };
 
 }  // namespace pagoda::bench

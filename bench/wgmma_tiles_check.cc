@@ -1,9 +1,11 @@
-// wgmma_tiles, the product of 17 and more rows from mma16 weights on sm_90a: against double at odd sizes, a broken
-// input shown to fail; then all products of a step at several batches as one graph, and single products beside cuBLASLt
-// (which wants rows, so that an engine with one copy of its weights has to unpack them first). Ends with 1 if a check
-// fails.
+// wgmma_tiles and wgmma_columns, the products of 17 and more rows from mma16 weights on sm_90a: against double at odd
+// sizes, a broken input shown to fail; then all products of a step at several batches as one graph, and single products
+// beside cuBLASLt (which wants rows, so that an engine with one copy of its weights has to unpack them first). Ends
+// with 1 if a check fails.
 //
-//   wgmma_tiles_check [check | products | time]
+//   wgmma_tiles_check [check | products | time | columns]
+//
+// `columns`: checks of wgmma_columns, and steps of 65 and more rows with its shapes in place of each product's.
 #include "device/cuda/blas.h"
 #include "wgmma_tiles.h"
 
@@ -143,7 +145,7 @@ float time_step(GpuBench& bench, Products& products, const AddressRange& range, 
   }
   norms(step.down.splits);
   products.launch(step.head, 1, normed, g.hidden, params(g.hidden, {g.vocab}, logits));
-  const float ms = bench.time_ms(capture.finish(), 7);
+  const float ms = bench.time_ms(capture.finish(), 5);
   std::printf(
       "{\"op\": \"linear_wgmma_chain\", \"model\": \"%s\", \"m\": %ld, \"shapes\": \"%s\", \"qkv\": \"%s\", \"out\": "
       "\"%s\", \"up\": \"%s\", \"down\": \"%s\", \"ms\": %.4f, \"tb_s\": %.3f, \"tflops\": %.1f}\n",
@@ -155,8 +157,8 @@ float time_step(GpuBench& bench, Products& products, const AddressRange& range, 
   return ms;
 }
 
-/// What an engine gets, and one product after the other with other shapes.
-void time_steps(GpuBench& bench, Products& products, const AddressRange& range, const Geometry& g, std::int64_t m) {
+/// What an engine gets.
+Step chosen_step(GpuBench& bench, const Geometry& g, std::int64_t m) {
   const auto choose = [&](std::array<std::int64_t, 3> n, std::int64_t k, int epilogue) {
     return kernels::choose_wgmma_tiles({.m = m, .n = n, .k = k, .epilogue = epilogue, .may_split = epilogue == 1},
                                        bench.num_sms());
@@ -164,16 +166,23 @@ void time_steps(GpuBench& bench, Products& products, const AddressRange& range, 
   Step chosen{choose({g.query, g.kv, g.kv}, g.hidden, 0), choose({g.hidden}, g.query, 1),
               choose({g.ffn, g.ffn}, g.hidden, 3), choose({g.hidden}, g.ffn, 1), choose({g.vocab}, g.hidden, 1)};
   chosen.head.splits = 1;
-  time_step(bench, products, range, g, chosen, m, "chosen");
-  const int tokens = chosen.up.block_tokens;
-  for (WgmmaTilesShape Step::*const product : {&Step::qkv, &Step::out, &Step::up, &Step::down}) {
+  return chosen;
+}
+
+/// One product after the other with other shapes, and slices where they may be added later.
+void time_steps(GpuBench& bench, Products& products, const AddressRange& range, const Geometry& g, std::int64_t m,
+                const Step& base, const std::vector<WgmmaTilesShape>& shapes) {
+  time_step(bench, products, range, g, base, m, "base");
+  for (WgmmaTilesShape Step::*const product : {&Step::qkv, &Step::out, &Step::up, &Step::down, &Step::head}) {
     const bool may_split = product == &Step::out || product == &Step::down;
-    for (const WgmmaTilesShape& shape :
-         {WgmmaTilesShape{1, tokens, 2}, WgmmaTilesShape{1, tokens, tokens > 128 ? 2 : 4},
-          WgmmaTilesShape{2, tokens, 2}}) {
-      for (const int splits : {1, 2, 3, 4, 6}) {
+    for (const WgmmaTilesShape& shape : shapes) {
+      for (const int splits : {1, 2, 3, 4, 6, 8}) {
         if (splits > 1 && !may_split) break;
-        Step other = chosen;
+        // Slices are for what leaves multiprocessors idle, and no more of them than there are.
+        const std::int64_t columns = shape.columns() ? shape.block_columns : shape.warpgroups * 64;
+        const std::int64_t blocks = g.hidden / columns * ((m + shape.block_tokens - 1) / shape.block_tokens) * splits;
+        if (may_split && (blocks < 88 || blocks > 136)) continue;
+        Step other = base;
         other.*product = shape;
         (other.*product).splits = splits;
         time_step(bench, products, range, g, other, m, "other");
@@ -259,6 +268,11 @@ int run(const std::string& what) {
   const std::vector<WgmmaTilesShape> checked = {{1, 16, 4},        {1, 64, 4},        {2, 128, 2},     {2, 256, 2},
                                                 {1, 256, 2},       {1, 48, 2},        {2, 96, 2},      {2, 32, 4},
                                                 {2, 256, 2, 1, 2}, {2, 192, 2, 1, 2}, {1, 64, 4, 1, 2}};
+  const std::vector<WgmmaTilesShape> columns = {
+      columns_shape(64, 96),   columns_shape(64, 128),  columns_shape(64, 160),  columns_shape(64, 192),
+      columns_shape(64, 224),  columns_shape(64, 256),  columns_shape(256, 96),  columns_shape(256, 128),
+      columns_shape(256, 160), columns_shape(128, 96),  columns_shape(128, 128), columns_shape(128, 160),
+      columns_shape(128, 192), columns_shape(128, 224), columns_shape(128, 256)};
   const std::vector<WgmmaTilesShape> large = {
       {2, 256, 2, 1, 1}, {2, 256, 2, 1, 2}, {2, 192, 2, 1, 1}, {2, 192, 2, 1, 2}};
   std::vector<device::CompileUnit> units = {products.norm_unit()};
@@ -281,6 +295,16 @@ int run(const std::string& what) {
       for (const int epilogue : {0, 2, 3}) units.push_back(products.unit(shape, epilogue));
     }
   }
+  if (what == "columns") {
+    for (const WgmmaTilesShape& shape : columns) {
+      for (const int epilogue : {0, 1, 2, 3}) units.push_back(products.unit(shape, epilogue));
+    }
+    for (const int tokens : {32, 64}) {
+      for (const WgmmaTilesShape& shape : {WgmmaTilesShape{1, tokens, 4}, WgmmaTilesShape{2, tokens, 2}}) {
+        for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
+      }
+    }
+  }
   std::sort(units.begin(), units.end());
   units.erase(std::unique(units.begin(), units.end()), units.end());
   bench.compile(units);
@@ -294,8 +318,34 @@ int run(const std::string& what) {
     }
     if (i < 2) good &= check(bench, products, checked[i], {17, 100, 200, 1}, true);
   }
+  for (std::size_t i = 0; what == "columns" && i < columns.size(); ++i) {
+    for (const Case& c : {Case{65, 100, 1208, 0}, Case{257, 516, 576, 1}, Case{100, 500, 1208, 2},
+                          Case{257, 100, 576, 3}, Case{300, 72, 1208, 1, 4}}) {
+      good &= check(bench, products, columns[i], c);
+    }
+    if (i == 0) good &= check(bench, products, columns[i], {65, 100, 200, 1}, true);
+  }
   std::printf("%s\n", good ? "all good" : "FAILED");
   if (what == "check") return good ? 0 : 1;
+  if (what == "columns") {
+    const AddressRange range = bench.memory(std::int64_t{512} << 20);
+    bench.set_bytes(range, 0x3c);
+    const Geometry& four = kGeometries[1];
+    for (const std::int64_t m : {64, 32, 17}) {
+      // What was chosen from wgmma_tiles alone.
+      const int tokens = m == 17 ? 32 : static_cast<int>(m);
+      const WgmmaTilesShape wide{2, tokens, 2}, narrow{1, tokens, 4};
+      Step base{narrow, narrow, narrow, narrow, narrow};
+      base.out.splits = base.down.splits = 3;
+      time_step(bench, products, range, four, base, m, "before");
+      time_steps(bench, products, range, four, m, chosen_step(bench, four, m),
+                 {wide, narrow, columns_shape(64, 96), columns_shape(64, 128), columns_shape(64, 160),
+                  columns_shape(64, 192), columns_shape(64, 224), columns_shape(64, 256)});
+      time_step(bench, products, range, four, base, m, "before");
+      time_step(bench, products, range, four, chosen_step(bench, four, m), m, "chosen");
+    }
+    return good ? 0 : 1;
+  }
   const auto blas = must(Blas::load(bench.context_ptr()));
   const Geometry &four = kGeometries[1], &eight = kGeometries[2];
   for (const std::int64_t m : {2048, 4096, 512}) {
@@ -311,7 +361,13 @@ int run(const std::string& what) {
   const AddressRange range = bench.memory(std::int64_t{512} << 20);
   bench.set_bytes(range, 0x3c);
   for (const std::int64_t m : {64, 16, 128, 256, 32}) {
-    for (const Geometry& g : {four, eight}) time_steps(bench, products, range, g, m);
+    for (const Geometry& g : {four, eight}) {
+      const Step chosen = chosen_step(bench, g, m);
+      const int tokens =
+          chosen.up.columns() ? static_cast<int>(std::min<std::int64_t>(m, 256)) : chosen.up.block_tokens;
+      time_steps(bench, products, range, g, m, chosen,
+                 {{1, tokens, 2}, {1, tokens, tokens > 128 ? 2 : 4}, {2, tokens, 2}});
+    }
   }
   return good ? 0 : 1;
 }

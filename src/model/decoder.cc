@@ -1,6 +1,7 @@
 #include "model/decoder.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace pagoda::model {
 namespace {
@@ -68,6 +69,7 @@ class Decoder::Preparation {
     decoder_.max_tokens_ = plan_.options.max_step_tokens;
     decoder_.embedding_scale_ = plan_.spec.embedding_scale;
     decoder_.embed_ = PAGODA_TRY(kernels::prepare_embed(weights_.matrix(Role::kEmbedding, -1), device_));
+    decoder_.gather_ = PAGODA_TRY(kernels::prepare_gather_rows(device_));
     PAGODA_TRY(allocate());
     for (std::size_t g = 0; g < decoder_.schedules_.size(); ++g) {
       decoder_.schedules_[g].step =
@@ -120,6 +122,11 @@ class Decoder::Preparation {
       const std::size_t work = kernels::attention_work_bytes(attention_of(g), plan_.caps);
       sizes.push_back(round_up(static_cast<std::int64_t>(work), kAlignment));
     }
+    const std::int64_t gathered = plan_.most_gathered();
+    const AttentionSpec& last = plan_.spec.layers.back().attention;
+    sizes.push_back(bytes(gathered, plan_.spec.hidden, plan_.residual));
+    sizes.push_back(bytes(gathered, last.heads * last.value_dim, plan_.activation));
+    sizes.push_back(bytes(gathered, 1, tensor::DType::kI64));
     std::int64_t total = 0;
     for (const std::int64_t size : sizes) total += size;
     decoder_.memory_ = PAGODA_TRY(device_.allocate(total, "the buffers of a step"));
@@ -140,6 +147,14 @@ class Decoder::Preparation {
     decoder_.logits_.dtype = plan_.residual;
     decoder_.scratch_ = places[6];
     if (update > 0) decoder_.update_ = places[7];
+    const std::size_t rest = 8 + decoder_.schedules_.size();
+    decoder_.most_gathered_ = gathered;
+    decoder_.gathered_residual_ = places[rest];
+    decoder_.gathered_output_ = places[rest + 1];
+    decoder_.gathered_rows_ = reinterpret_cast<std::int64_t*>(places[rest + 2]);
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(gathered));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    device_.upload(places[rest + 2], numbers.data(), gathered * tensor::size_of(tensor::DType::kI64));
     return Ok{};
   }
 
@@ -196,8 +211,8 @@ Result<Decoder> Decoder::prepare(const Plan& plan, const Weights& weights, std::
   return Preparation(plan, weights, device).run(pages);
 }
 
-tensor::MatrixView Decoder::residual(std::int64_t rows) const {
-  return {.data = residual_, .dtype = residual_dtype_, .rows = rows, .cols = hidden_size_, .stride = hidden_size_};
+tensor::MatrixView Decoder::residual(std::byte* data, std::int64_t rows) const {
+  return {.data = data, .dtype = residual_dtype_, .rows = rows, .cols = hidden_size_, .stride = hidden_size_};
 }
 
 tensor::MatrixView Decoder::view(std::byte* data, std::int64_t rows, std::int64_t cols) const {
@@ -206,7 +221,10 @@ tensor::MatrixView Decoder::view(std::byte* data, std::int64_t rows, std::int64_
 
 void Decoder::forward(const DecoderInputs& inputs, device::Stream& stream) const {
   const std::int64_t tokens = inputs.step.num_tokens;
-  embed_.launch({.ids = inputs.ids, .output = residual(tokens), .scale = embedding_scale_, .last_ids = inputs.last_ids},
+  embed_.launch({.ids = inputs.ids,
+                 .output = residual(residual_, tokens),
+                 .scale = embedding_scale_,
+                 .last_ids = inputs.last_ids},
                 stream);
   for (std::size_t g = 0; g < schedules_.size(); ++g) {
     schedules_[g].step.launch({.step = inputs.step, .group = inputs.groups[g]}, stream);
@@ -220,11 +238,9 @@ void Decoder::forward(const Block& block, const DecoderInputs& inputs, kernels::
   const std::int64_t tokens = inputs.step.num_tokens;
   kernels::GroupInputs group = inputs.groups[block.cache_group];
   group.work = schedules_[block.cache_group].work;
-  const tensor::MatrixView residual = this->residual(tokens);
   const tensor::MatrixView query = view(query_, tokens, block.query_width);
-  const tensor::MatrixView attended = view(attended_, tokens, block.value_width);
-  const tensor::MatrixView activated = view(activated_, tokens, block.ffn_width);
-  block.attention_in.launch({.residual = residual,
+  Attended rows{.residual = residual(residual_, tokens), .output = view(attended_, tokens, block.value_width)};
+  block.attention_in.launch({.residual = rows.residual,
                              .query = query,
                              .step = inputs.step,
                              .group = group,
@@ -232,30 +248,52 @@ void Decoder::forward(const Block& block, const DecoderInputs& inputs, kernels::
                              .scratch = scratch_,
                              .update = &update},
                             stream);
+  const bool narrows = last && gathers(inputs);
+  if (narrows && inputs.num_wanted == 0) return;  // all that is left of the step are its keys and values
   block.attention.launch({.query = query,
-                          .output = attended,
+                          .output = rows.output,
                           .step = inputs.step,
                           .group = group,
                           .pages = block.pages,
                           .scratch = scratch_},
                          stream);
-  block.attention_out.launch({.input = attended, .residual = residual, .scratch = scratch_, .update = &update}, stream);
-  block.ffn_in.launch({.residual = residual, .output = activated, .scratch = scratch_, .update = &update}, stream);
+  if (narrows) rows = gather(inputs, rows, stream);
+  const tensor::MatrixView activated = view(activated_, rows.residual.rows, block.ffn_width);
+  block.attention_out.launch({.input = rows.output, .residual = rows.residual, .scratch = scratch_, .update = &update},
+                             stream);
+  block.ffn_in.launch({.residual = rows.residual, .output = activated, .scratch = scratch_, .update = &update}, stream);
   block.ffn_out.launch(
-      {.input = activated, .residual = residual, .scratch = scratch_, .update = last ? nullptr : &update}, stream);
+      {.input = activated, .residual = rows.residual, .scratch = scratch_, .update = last ? nullptr : &update}, stream);
 }
 
-void Decoder::head(const std::int64_t* wanted, std::int64_t count, device::Stream& stream) const {
+bool Decoder::gathers(const DecoderInputs& inputs) const {
+  const kernels::StepInputs& step = inputs.step;
+  return step.num_tokens > step.num_rows && inputs.num_wanted < step.num_tokens && inputs.num_wanted <= most_gathered_;
+}
+
+Decoder::Attended Decoder::gather(const DecoderInputs& inputs, const Attended& all, device::Stream& stream) const {
+  const Attended gathered{.residual = residual(gathered_residual_, inputs.num_wanted),
+                          .output = view(gathered_output_, inputs.num_wanted, all.output.cols)};
+  gather_.launch({.input = all.residual, .output = gathered.residual, .rows = inputs.wanted}, stream);
+  gather_.launch({.input = all.output, .output = gathered.output, .rows = inputs.wanted}, stream);
+  return gathered;
+}
+
+void Decoder::head(const DecoderInputs& inputs, std::int64_t first, std::int64_t count, device::Stream& stream) const {
+  PAGODA_CHECK(first + count <= inputs.num_wanted && count <= head_rows(), "tokens {} … {} of {} that are wanted",
+               first, first + count, inputs.num_wanted);
+  const bool gathered = gathers(inputs);
   tensor::MatrixView hidden = hidden_;
   tensor::MatrixView logits = logits_;
   hidden.rows = logits.rows = count;
-  head_.launch({.residual = residual(max_tokens_),
-                .wanted = wanted,
-                .num_wanted = count,
-                .hidden = hidden,
-                .logits = logits,
-                .scratch = scratch_},
-               stream);
+  head_.launch(
+      {.residual = gathered ? residual(gathered_residual_, inputs.num_wanted) : residual(residual_, max_tokens_),
+       .wanted = (gathered ? gathered_rows_ : inputs.wanted) + first,
+       .num_wanted = count,
+       .hidden = hidden,
+       .logits = logits,
+       .scratch = scratch_},
+      stream);
 }
 
 }  // namespace pagoda::model

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "kernels/embed/embed.h"
+#include "kernels/gather_rows/gather_rows.h"
 #include "kernels/linear/pack.h"
 
 namespace pagoda::model {
@@ -315,6 +316,9 @@ Status Planner::plan_head() {
   if (embedding.layout == nullptr) embedding.layout = &kernels::kRowsLayout;
   plan_.activation_bytes += rows * (plan_.spec.hidden * tensor::size_of(plan_.activation) +
                                     plan_.spec.vocab * tensor::size_of(plan_.residual));
+  const AttentionSpec& last = plan_.spec.layers.back().attention;
+  plan_.activation_bytes += plan_.most_gathered() * (plan_.spec.hidden * tensor::size_of(plan_.residual) +
+                                                     last.heads * last.value_dim * tensor::size_of(plan_.activation));
   return Ok{};
 }
 
@@ -375,6 +379,7 @@ std::vector<kernels::CompileUnit> units(const Plan& plan) {
     add_stage(layer.ffn_out);
   }
   add_stage(plan.head);
+  add(kernels::gather_rows_units(plan.caps));
   std::ranges::sort(units);
   units.erase(std::unique(units.begin(), units.end()), units.end());
   return units;

@@ -3,6 +3,7 @@
 // without the device, so that it is shown (`inspect --plan`) and tested for any machine on any machine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -99,6 +100,9 @@ struct Plan {
   std::int64_t weight_bytes = 0;
   std::int64_t activation_bytes = 0;  ///< all buffers of a step
   std::int64_t scratch_bytes = 0;     ///< one workspace for the largest stage
+
+  /// The most wanted tokens that the last layer is narrowed to: one of each sequence, which is all that drawing takes.
+  std::int64_t most_gathered() const { return std::min(options.max_rows, options.max_step_tokens); }
 
   /// Bytes from one page of a layer to the next.
   std::int64_t page_stride(std::int32_t layer) const;

@@ -23,8 +23,9 @@ CudaGraphs::CudaGraphs(const model::Decoder& decoder, DeviceInputs& inputs, std:
     : buckets_(buckets(max_rows)) {
   for (const std::int64_t rows : buckets_) {
     device::cuda::GraphCapture capture(stream);
-    decoder.forward(inputs.decode_inputs(rows), stream);
-    decoder.head(inputs.decode_wanted(), rows, stream);
+    const model::DecoderInputs decode = inputs.decode_inputs(rows);
+    decoder.forward(decode, stream);
+    decoder.head(decode, 0, rows, stream);
     graphs_.push_back(capture.finish());
   }
 }

@@ -147,7 +147,7 @@ void CudaRunner::start(const sched::Batch& batch) {
   decoder_->forward(inputs_->get(), stream_);
   for (std::int64_t first = 0; first < count; first += decoder_->head_rows()) {
     const std::int64_t part = std::min(decoder_->head_rows(), count - first);
-    decoder_->head(inputs_->wanted() + first, part, stream_);
+    decoder_->head(inputs_->get(), first, part, stream_);
     sample(flight, first, part, part);
     report_logits(batch, flight, first, part);
   }
@@ -357,13 +357,17 @@ void CudaRunner::run_everything_once(std::int64_t captured) {
   inputs_->write(first_batch(1, count), first(count), 0, stream_);
   decoder_->forward(inputs_->get(), stream_);
   const std::int64_t head_rows = std::min(decoder_->head_rows(), count);
-  decoder_->head(inputs_->wanted(), head_rows, stream_);
+  decoder_->head(inputs_->get(), 0, head_rows, stream_);
+  if (count > 1) {  // a step whose last layer leaves tokens behind
+    inputs_->write(first_batch(1, 2), first(1), 0, stream_);
+    decoder_->forward(inputs_->get(), stream_);
+  }
   // Deterministic steps run the same code whatever their rows.
   const std::int64_t most = plan_.options.deterministic ? 0 : captured;
   for (const std::int64_t rows : CudaGraphs::buckets(most)) {
     inputs_->write(first_batch(rows, 1), first(rows), rows, stream_);
-    decoder_->forward(inputs_->decode_inputs(rows), stream_);
-    decoder_->head(inputs_->decode_wanted(), rows, stream_);
+    decoder_->forward(inputs_->get(), stream_);
+    decoder_->head(inputs_->get(), 0, rows, stream_);
   }
   Flight& flight = flights_.front();
   flight.rows.assign(1, DeviceSampler::kPadding);

@@ -111,16 +111,14 @@ model::DecoderInputs DeviceInputs::inputs_of(const Region& region, std::int64_t 
                    .row_offsets = at<std::int64_t>(base, region.row_offsets),
                    .row_starts = at<std::int64_t>(base, region.row_starts),
                    .num_single_rows = rows},
-          .groups = &region == &decode_ ? decode_groups_ : any_groups_};
+          .groups = &region == &decode_ ? decode_groups_ : any_groups_,
+          .wanted = at<std::int64_t>(base, region.wanted),
+          .num_wanted = tokens};
 }
 
 model::DecoderInputs DeviceInputs::decode_inputs(std::int64_t rows) {
   PAGODA_CHECK(rows <= decode_.rows, "{} rows of {}", rows, decode_.rows);
   return inputs_of(decode_, rows, rows);
-}
-
-const std::int64_t* DeviceInputs::decode_wanted() const {
-  return at<std::int64_t>(memory_.data() + decode_.begin, decode_.wanted);
 }
 
 void DeviceInputs::write(const sched::Batch& batch, std::span<const std::int64_t> wanted, std::int64_t decode_rows,
@@ -137,6 +135,7 @@ void DeviceInputs::write(const sched::Batch& batch, std::span<const std::int64_t
   for (std::int64_t i = std::ssize(wanted); i < decode_rows; ++i) want[i] = i;
   const std::int64_t tokens = std::max(decode_rows, std::ssize(batch.tokens));
   inputs_ = inputs_of(region, rows, tokens);
+  if (decode_rows == 0) inputs_.num_wanted = std::ssize(wanted);
   inputs_.step.num_single_rows =
       decode_rows > 0 ? decode_rows : std::ranges::count_if(batch.rows, [](const auto& row) { return row.count == 1; });
   for (std::size_t g = 0; decode_rows == 0 && g < any_groups_.size(); ++g) {
@@ -146,7 +145,6 @@ void DeviceInputs::write(const sched::Batch& batch, std::span<const std::int64_t
   std::byte* const base = memory_.data() + region.begin;
   const std::int64_t bytes = region.changes + changes * static_cast<std::int64_t>(sizeof(BlockTableChange));
   staging.upload(0, bytes, base, stream);
-  wanted_ = at<std::int64_t>(base, region.wanted);
   if (changes == 0) return;
   update_.launch(stream,
                  {.grid = {.x = kernels::grid_size(ceil_div<std::int64_t>(changes, kUpdateThreads))},

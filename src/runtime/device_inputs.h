@@ -33,11 +33,9 @@ class DeviceInputs {
 
   /// The inputs of the batch written last. `last_ids` stays what it was set to.
   const model::DecoderInputs& get() const { return inputs_; }
-  const std::int64_t* wanted() const { return wanted_; }
 
-  /// For capture: a step of so many rows of one token each.
+  /// For capture: a step of so many rows of one token each, all of them wanted.
   model::DecoderInputs decode_inputs(std::int64_t rows);
-  const std::int64_t* decode_wanted() const;
 
   void set_last_ids(const std::int32_t* last_ids) { last_ids_ = last_ids; }
 
@@ -76,7 +74,6 @@ class DeviceInputs {
   const std::int32_t* last_ids_ = nullptr;
   std::vector<kernels::GroupInputs> decode_groups_, any_groups_;
   model::DecoderInputs inputs_;
-  const std::int64_t* wanted_ = nullptr;
 };
 
 }  // namespace pagoda::runtime

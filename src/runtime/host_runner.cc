@@ -40,8 +40,8 @@ class HostRunner final : public Runner {
 
   Status submit(const sched::Batch& batch) override {
     PAGODA_CHECK(batch_ == nullptr, "one step at a time");
-    inputs_.write(batch, last_ids_);
     results_.begin(batch, sampler_);  // all that may be short of memory, before the step counts as started
+    inputs_.write(batch, results_.wanted_tokens(), last_ids_);
     batch_ = &batch;
     step_ = batch.step;
     const bool decodes = batch.tokens.size() == batch.rows.size();
@@ -49,7 +49,7 @@ class HostRunner final : public Runner {
     const auto wanted = std::ssize(results_.wanted());
     for (std::int64_t first = 0; first < wanted; first += decoder_.head_rows()) {
       const std::int64_t count = std::min(decoder_.head_rows(), wanted - first);
-      decoder_.head(results_.wanted_tokens().data() + first, count, stream_);
+      decoder_.head(inputs_.get(), first, count, stream_);
       stream_.launch<Slice>([](const Slice& slice, device::HostRange range) { slice.runner->finish(slice, range); },
                             Slice{.runner = this, .first = first}, count);
     }

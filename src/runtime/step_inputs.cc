@@ -33,7 +33,8 @@ model::DecoderInputs StepInputs::decode_inputs(std::int64_t rows) const {
           .groups = group_inputs_};
 }
 
-void StepInputs::write(const sched::Batch& batch, std::span<const std::int32_t> last_ids) {
+void StepInputs::write(const sched::Batch& batch, std::span<const std::int64_t> wanted,
+                       std::span<const std::int32_t> last_ids) {
   PAGODA_CHECK(batch.rows.size() <= row_starts_.size() && batch.tokens.size() <= ids_.size() &&
                    batch.groups.size() == groups_.size(),
                "{} rows, {} tokens, {} groups", batch.rows.size(), batch.tokens.size(), batch.groups.size());
@@ -60,6 +61,8 @@ void StepInputs::write(const sched::Batch& batch, std::span<const std::int32_t> 
   row_offsets_[batch.rows.size()] = token;
   inputs_ = decode_inputs(std::ssize(batch.rows));
   inputs_.step.num_tokens = token;
+  inputs_.wanted = wanted.data();
+  inputs_.num_wanted = std::ssize(wanted);
 }
 
 }  // namespace pagoda::runtime

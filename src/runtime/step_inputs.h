@@ -16,9 +16,10 @@ class StepInputs {
   /// For at most plan.options.max_rows rows of max_step_tokens tokens together.
   explicit StepInputs(const model::Plan& plan);
 
-  /// Copies what changes. `last_ids` has the id that each slot drew last, for rows whose first id only the device
-  /// knows. A batch over the plan's limits or with ids outside the vocabulary is our own fault.
-  void write(const sched::Batch& batch, std::span<const std::int32_t> last_ids);
+  /// Copies what changes. `wanted` are the tokens whose logits are needed: lent until the next write. `last_ids` has
+  /// the id that each slot drew last, for rows whose first id only the device knows. A batch over the plan's limits or
+  /// with ids outside the vocabulary is our own fault.
+  void write(const sched::Batch& batch, std::span<const std::int64_t> wanted, std::span<const std::int32_t> last_ids);
 
   /// Valid until the next write; equal for equal numbers of rows and tokens.
   const model::DecoderInputs& get() const { return inputs_; }

@@ -160,6 +160,7 @@ const std::map<std::string, std::set<std::string>> kWanted = {
     {"kernels/attention/cuda_decode.cu", {"mma", "copy_async"}},
     {"kernels/attention/cuda_prefill_sm90.cu", {"wgmma", "tensor_map_copy"}},
     {"kernels/linear/cuda_mma_bulk_rows.cu", {"mma", "bulk_copy"}},
+    {"kernels/linear/cuda_wgmma_columns.cu", {"wgmma", "tensor_map_copy"}},
     {"kernels/linear/cuda_wgmma_tiles.cu", {"wgmma", "tensor_map_copy"}},
     {"kernels/attention/cuda_prefill.cu", {"mma", "ldmatrix", "copy_async"}},
     {"kernels/linear/cuda_mma_tiles.cu", {"mma", "copy_async"}},

@@ -16,12 +16,20 @@ using tensor::DType;
 
 constexpr std::int64_t kMostItems = 2048;  // of work beyond one a row
 constexpr std::int64_t kFewRows = 8;       // up to here few blocks with deep rings are the best
+constexpr int kCluster = 8;                // blocks, the most that every GPU of compute capability 9.0 takes
 constexpr std::int64_t kScheduleThreads = 256;
 constexpr std::int64_t kBlockReserve = 1024;  // of shared memory, that the system takes of each block
 constexpr int kPrefillWarps = 4, kPrefillRowTiles = 2, kPrefillKeys = 64;
 
 struct DecodeShape {
   int warps, stages, blocks;
+  int cluster = 1;
+};
+
+/// Decode of steps of up to so many rows.
+struct DecodeRange {
+  std::int64_t most_rows;
+  DecodeShape shape;
 };
 
 std::int64_t group_of(const AttentionProblem& problem) { return problem.num_heads / problem.layout.kv_heads; }
@@ -49,11 +57,44 @@ DecodeShape decode_shape(const AttentionProblem& problem, bool few, const Device
   return {1, 2, 1};
 }
 
+/// Whether a cluster for each kv head takes a row that is alone: not if all of them are a third of the multiprocessors,
+/// too few to read many keys, nor if they are over half. An H200 has room for 15 clusters of 8 at once, whose 120
+/// blocks no longer gain on 132 that go alone.
+bool one_row_in_clusters(const AttentionProblem& problem, const DeviceCaps& caps) {
+  const std::int64_t blocks = problem.layout.kv_heads * kCluster;
+  return programmatic(caps) && blocks * 3 >= caps.gpu.num_sms && blocks * 2 <= caps.gpu.num_sms;
+}
+
+/// By rising number of rows; the last takes all that a step may have.
+std::vector<DecodeRange> decode_ranges(const AttentionProblem& problem, const DeviceCaps& caps) {
+  const DecodeShape few = decode_shape(problem, true, caps);
+  std::vector<DecodeRange> ranges;
+  if (one_row_in_clusters(problem, caps)) {
+    ranges.push_back({1, {few.warps, few.stages, few.blocks, kCluster}});
+  }
+  if (problem.max_rows > 1 || ranges.empty()) ranges.push_back({kFewRows, few});
+  if (problem.max_rows > kFewRows) ranges.push_back({problem.max_rows, decode_shape(problem, false, caps)});
+  return ranges;
+}
+
+/// Of what is kept by range, what serves a step.
+template <class Ranges>
+const auto& for_rows(const Ranges& ranges, std::int64_t num_rows) {
+  return *std::ranges::find_if(ranges, [&](const auto& range) { return num_rows <= range.most_rows; });
+}
+
+/// Of the attention kernel's grid.
+std::int64_t decode_blocks(const AttentionProblem& problem, const DecodeRange& range, const DeviceCaps& caps) {
+  if (range.shape.cluster > 1) return range.most_rows * problem.layout.kv_heads * range.shape.cluster;
+  return std::int64_t{range.shape.blocks} * caps.gpu.num_sms;
+}
+
 CompileUnit decode_unit(const AttentionProblem& problem, const DecodeShape& shape, const DeviceCaps& caps) {
-  return cuda_unit(caps, "attention/cuda_decode.cu",
-                   {define("HEAD_DIM_K", problem.layout.key_dim), define("HEAD_DIM_V", problem.layout.value_dim),
-                    define("GROUP", group_of(problem)), "TOKENS=1", define("ELEMENT", is_fp8(problem)),
-                    define("WARPS", shape.warps), define("STAGES", shape.stages), define("BLOCKS", shape.blocks)});
+  return cuda_unit(
+      caps, "attention/cuda_decode.cu",
+      {define("HEAD_DIM_K", problem.layout.key_dim), define("HEAD_DIM_V", problem.layout.value_dim),
+       define("GROUP", group_of(problem)), "TOKENS=1", define("ELEMENT", is_fp8(problem)), define("WARPS", shape.warps),
+       define("STAGES", shape.stages), define("BLOCKS", shape.blocks), define("CLUSTER", shape.cluster)});
 }
 
 CompileUnit prefill_unit(const AttentionProblem& problem, const DeviceCaps& caps) {
@@ -140,19 +181,21 @@ std::size_t scratch_bytes(const AttentionProblem& problem, const DeviceCaps&) {
 
 std::vector<CompileUnit> units(const AttentionProblem& problem, const DeviceCaps& caps) {
   const auto sm90 = sm90_plan(problem, caps);
-  std::vector<CompileUnit> units = {decode_unit(problem, decode_shape(problem, true, caps), caps),
-                                    sm90 ? sm90->unit : prefill_unit(problem, caps), schedule_unit(caps)};
-  if (problem.max_rows > kFewRows) units.push_back(decode_unit(problem, decode_shape(problem, false, caps), caps));
+  std::vector<CompileUnit> units = {sm90 ? sm90->unit : prefill_unit(problem, caps), schedule_unit(caps)};
+  for (const DecodeRange& range : decode_ranges(problem, caps)) {
+    units.push_back(decode_unit(problem, range.shape, caps));
+  }
   return units;
 }
 
 struct Prepared {
   struct Decode {
+    std::int64_t most_rows;
     Kernel<DecodeParams> kernel;
     device::cuda::LaunchConfig config;
   };
   AttentionProblem problem;
-  Decode few, many;
+  std::vector<Decode> decodes;
   Kernel<PrefillParams> prefill;
   std::optional<PrefillSm90Plan> sm90;  // instead of it
   Kernel<PrefillSm90Params> prefill_sm90;
@@ -166,7 +209,7 @@ struct Prepared {
     const KvLayout& layout = problem.layout;
     const Work work = cut_work(problem, args.group.work);
     const Partials partials = cut_partials(problem, args.scratch);
-    const Decode& decode = args.step.num_rows <= kFewRows ? few : many;
+    const Decode& decode = for_rows(decodes, args.step.num_rows);
     decode.kernel.launch(stream, decode.config,
                          {.query = args.query.data,
                           .output = args.output.data,
@@ -250,18 +293,16 @@ struct Prepared {
   }
 };
 
-std::int64_t decode_blocks(const DecodeShape& shape, const DeviceCaps& caps) {
-  return std::int64_t{shape.blocks} * caps.gpu.num_sms;
-}
-
-Result<Prepared::Decode> prepare_decode(const AttentionProblem& problem, bool few, device::cuda::CudaDevice& device) {
-  const DecodeShape shape = decode_shape(problem, few, device.caps());
-  Prepared::Decode decode;
+Result<Prepared::Decode> prepare_decode(const AttentionProblem& problem, const DecodeRange& range,
+                                        device::cuda::CudaDevice& device) {
+  const DecodeShape& shape = range.shape;
+  Prepared::Decode decode{.most_rows = range.most_rows, .kernel = {}, .config = {}};
   decode.kernel = PAGODA_TRY(device.kernel<DecodeParams>(decode_unit(problem, shape, device.caps()), "decode"));
   decode.kernel.allow_shared_bytes(shared_bytes(problem, shape));
-  decode.config = {.grid = {.x = grid_size(decode_blocks(shape, device.caps()))},
+  decode.config = {.grid = {.x = grid_size(decode_blocks(problem, range, device.caps()))},
                    .block = {.x = static_cast<std::uint32_t>(shape.warps * 32)},
                    .shared_bytes = static_cast<std::uint32_t>(shared_bytes(problem, shape)),
+                   .cluster = static_cast<std::uint32_t>(shape.cluster),
                    .programmatic = programmatic(device.caps())};
   return decode;
 }
@@ -287,8 +328,9 @@ Result<AttentionStep> prepare(const AttentionProblem& problem, const AttentionWe
   device::cuda::CudaDevice& device = device::cuda::cuda(generic);
   auto prepared = std::make_shared<Prepared>();
   prepared->problem = problem;
-  prepared->few = PAGODA_TRY(prepare_decode(problem, true, device));
-  if (problem.max_rows > kFewRows) prepared->many = PAGODA_TRY(prepare_decode(problem, false, device));
+  for (const DecodeRange& range : decode_ranges(problem, device.caps())) {
+    prepared->decodes.push_back(PAGODA_TRY(prepare_decode(problem, range, device)));
+  }
   prepared->sinks = problem.sinks ? weights.sinks : nullptr;
   prepared->programmatic = programmatic(device.caps());
   prepared->driver = &device.context()->driver();
@@ -319,26 +361,25 @@ Result<AttentionScheduleStep> prepare_attention_schedule(const AttentionProblem&
   const std::vector<std::byte> zeros(attention_work_bytes(problem, caps));
   device.upload(memory, zeros.data(), std::ssize(zeros));
   auto kernel = PAGODA_TRY(device.kernel<DecodeScheduleParams>(schedule_unit(caps), "decode_schedule"));
-  const std::int64_t few = decode_blocks(decode_shape(problem, true, caps), caps);
-  const std::int64_t many = decode_blocks(decode_shape(problem, false, caps), caps);
-  return AttentionScheduleStep(
-      [=, work = cut_work(problem, memory)](const AttentionScheduleArgs& args, device::Stream& stream) {
-        if (args.step.num_single_rows == 0 || problem.deterministic) return;
-        kernel.launch(device::cuda::cuda(stream),
-                      {.grid = {}, .block = {.x = kScheduleThreads}, .programmatic = programmatic(caps)},
-                      {.row_offsets = args.step.row_offsets,
-                       .row_starts = args.step.row_starts,
-                       .schedule = work.schedule,
-                       .items = work.items,
-                       .prefix = work.prefix,
-                       .num_rows = args.step.num_rows,
-                       .window = problem.window,
-                       .max_tokens = 1,
-                       .kv_heads = static_cast<std::int32_t>(problem.layout.kv_heads),
-                       .blocks = static_cast<std::int32_t>(args.step.num_rows <= kFewRows ? few : many),
-                       .fixed_partition = 0,
-                       .capacity = static_cast<std::int32_t>(capacity_of(problem))});
-      });
+  return AttentionScheduleStep([=, work = cut_work(problem, memory), ranges = decode_ranges(problem, caps)](
+                                   const AttentionScheduleArgs& args, device::Stream& stream) {
+    if (args.step.num_single_rows == 0 || problem.deterministic) return;
+    const DecodeRange& range = for_rows(ranges, args.step.num_rows);
+    kernel.launch(device::cuda::cuda(stream),
+                  {.grid = {}, .block = {.x = kScheduleThreads}, .programmatic = programmatic(caps)},
+                  {.row_offsets = args.step.row_offsets,
+                   .row_starts = args.step.row_starts,
+                   .schedule = work.schedule,
+                   .items = work.items,
+                   .prefix = work.prefix,
+                   .num_rows = args.step.num_rows,
+                   .window = problem.window,
+                   .max_tokens = 1,
+                   .kv_heads = static_cast<std::int32_t>(problem.layout.kv_heads),
+                   .blocks = static_cast<std::int32_t>(decode_blocks(problem, range, caps)),
+                   .fixed_partition = range.shape.cluster > 1 ? kWholeRows : 0,
+                   .capacity = static_cast<std::int32_t>(capacity_of(problem))});
+  });
 }
 
 const AttentionKernel kCudaAttention = {"cuda", {"bf16_mma"}, supports, scratch_bytes, units, prepare};

@@ -5,13 +5,15 @@
 // that 16-byte pieces are fragments: lane (g, t) reads keys g, g + 8 at dims 8t …, and values 2t, 2t + 1, 2t + 8, 2t +
 // 9 at dims 8g … (16 dims for 8 if they are e4m3, widened to binary16); pieces of a row are swapped to spread over
 // banks. Blocks take (partition, kv head) in turn; copies run on into the next piece of work while one's results are
-// put together. A row's last arriver merges its partitions in key order. In a programmatic launch what comes just before
-// must be the kernel that stores the step's keys (cuda_qkv_store.cu), which lets this one start early for older ones.
+// put together. A row's last arriver merges its partitions in key order. With CLUSTER > 1 partitions are whole rows, a
+// cluster of blocks takes one, and merges what its blocks came to through their shared memory.
 //
 // Bytes: K and V once. Constants: HEAD_DIM_K, HEAD_DIM_V (multiples of 16), GROUP, TOKENS (most of a row), ELEMENT
-// (0 bf16, 1 e4m3), WARPS, STAGES, BLOCKS (of a multiprocessor). H200, 2026-11-30, 32/8 heads × 128: 4.38 TB/s at batch
-// 64 and 8,192 keys, 7.8 µs at batch 1 and 2,048; of WARPS, STAGES, BLOCKS 8, 3, 1 and 4, 2, 2 are the best.
+// (0 bf16, 1 e4m3), WARPS, STAGES, BLOCKS (of a multiprocessor), CLUSTER (1 or 8 blocks). H200, 2026-11-30, 32/8 heads
+// × 128: 4.38 TB/s at batch 64 and 8,192 keys; batch 1 and 2,048 keys 7.0 µs, as a cluster for each kv head 5.3 µs
+// (0101); of WARPS, STAGES, BLOCKS 8, 3, 1 and 4, 2, 2 are the best.
 #include "kernels/attention/cuda_decode.h"
+#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -29,6 +31,7 @@ constexpr int kValueRow = (kValuePieces + 7) / 8 * 128;
 constexpr int kTileBytes = 16 * (kKeyRow + kValueRow);
 constexpr int kWords = kPiece / 2;  // pairs of 16-bit elements in a piece
 constexpr int kThreads = WARPS * 32;
+constexpr int kTeamWarps = CLUSTER * WARPS;
 constexpr int kColumns = GROUP * TOKENS;  // query vectors of one kv head
 constexpr int kColumnTiles = (kColumns + 7) / 8;
 constexpr int kRingBytes = STAGES * kTileBytes;  // of a warp
@@ -91,26 +94,38 @@ __device__ __forceinline__ float key_sum(float value) {
   return value;
 }
 
-/// This warp's tiles of a piece of work's keys: one in WARPS, `count` of them from tile `first` of 16 keys.
+/// A team takes a piece of work: the blocks of a cluster, or one block alone.
+__device__ __forceinline__ int team() { return static_cast<int>(blockIdx.x) / CLUSTER; }
+__device__ __forceinline__ int teams() { return static_cast<int>(gridDim.x) / CLUSTER; }
+__device__ __forceinline__ int rank_in_team() { return static_cast<int>(blockIdx.x) % CLUSTER; }
+
+/// The piece of work that this team takes in its `wave`-th turn, of those in the order of their size: turns go to and
+/// fro, so that who had the longest piece has the shortest next.
+__device__ __forceinline__ int work_of(int wave) {
+  return wave * teams() + (wave % 2 == 0 ? team() : teams() - 1 - team());
+}
+
+/// This warp's tiles of a piece of work's keys: one in kTeamWarps, `count` of them from tile `first` of 16 keys.
 struct Turns {
   int first, count;
 
   __device__ __forceinline__ Turns(int begin, int end)
-      : first(begin / 16 + static_cast<int>(threadIdx.x / 32)), count(((end + 15) / 16 - first + WARPS - 1) / WARPS) {}
-  __device__ __forceinline__ int key(int turn) const { return (first + turn * WARPS) * 16; }
+      : first(begin / 16 + rank_in_team() * WARPS + static_cast<int>(threadIdx.x / 32)),
+        count(((end + 15) / 16 - first + kTeamWarps - 1) / kTeamWarps) {}
+  __device__ __forceinline__ int key(int turn) const { return (first + turn * kTeamWarps) * 16; }
 };
 
 /// The stream of one warp's copies: tile after tile of one piece of work after another.
 struct TileStream {
   struct Keys {
     int row, begin, end;
-    int start;  // from here on keys are new in this step
   };
 
   const DecodeParams& p;
   char* const ring;  // this warp's
   const int works;
-  int work;  // at hand
+  int wave = -1;
+  int work = 0;  // at hand
   Keys keys{}, upcoming{};
   Turns turns{0, 0};
   int turn = 0;
@@ -118,22 +133,22 @@ struct TileStream {
   int page_low = -1, page_high = -1;  // lane i: of turn i of 32
 
   __device__ __forceinline__ TileStream(const DecodeParams& params, char* warp_ring, int num_works)
-      : p(params), ring(warp_ring), works(num_works), work(static_cast<int>(blockIdx.x) - static_cast<int>(gridDim.x)) {
+      : p(params), ring(warp_ring), works(num_works) {
     look_ahead();
     next_work();
   }
 
   __device__ __forceinline__ void look_ahead() {
-    const int next = work + static_cast<int>(gridDim.x);
+    const int next = work_of(wave + 1);
     if (next >= works) return;
     const DecodeItem& item = p.items[next / p.kv_heads];
-    upcoming = {item.row, item.begin, item.end, item.start};
+    upcoming = {item.row, item.begin, item.end};
   }
 
   /// The next piece of work in which this warp has tiles.
   __device__ __forceinline__ void next_work() {
     do {
-      work += gridDim.x;
+      work = work_of(++wave);
       if (work >= works) return;
       keys = upcoming;
       look_ahead();
@@ -170,9 +185,6 @@ struct TileStream {
       copy_async16(to + row * kRow + place * 16, (row < 8 ? low : high) + index * 16, seen ? 16 : 0);
     }
   }
-
-  /// Whether all of the next tile was written in earlier steps.
-  __device__ __forceinline__ bool next_is_old() const { return work < works && turns.key(turn) + 16 <= keys.start; }
 
   /// Starts the copies of the next tile into a stage, and closes a group of copies, be it empty.
   __device__ __forceinline__ void fetch(int stage) {
@@ -419,7 +431,7 @@ __device__ __forceinline__ void merge_row(const DecodeParams& p, const DecodeIte
   const std::int64_t stride = static_cast<std::int64_t>(p.kv_heads) * kColumns;
   for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 4); i += kThreads) {
     const int column = i / (HEAD_DIM_V / 4), dim = i % (HEAD_DIM_V / 4) * 4;
-    const std::int64_t at = (static_cast<std::int64_t>(item.first_item) * p.kv_heads + kv_head) * kColumns + column;
+    const std::int64_t at = (static_cast<std::int64_t>(item.first_place) * p.kv_heads + kv_head) * kColumns + column;
     const auto* stats = reinterpret_cast<const float2*>(p.stats) + at;
     const float* partial = p.partial + at * HEAD_DIM_V + dim;
     Merged m{kNone};
@@ -434,9 +446,13 @@ __device__ __forceinline__ void merge_row(const DecodeParams& p, const DecodeIte
   }
 }
 
-/// The warps' states as one: to the output if the row has but one partition, else to where its merger finds it.
-__device__ __forceinline__ void combine_warps(const DecodeParams& p, const DecodeItem& item, int index, int kv_head,
-                                              const char* outputs, const float2 (*stats)[kColumnTiles * 8]) {
+/// A block's state for the others of its cluster: (maximum, sum) by column; out lies where warp 0 put its own down.
+using BlockStats = float2[kColumnTiles * 8];
+
+/// The warps' states as one: to the output if the row has but one partition, else to where its merger finds it. Of a
+/// block of a cluster, to where the others find it.
+__device__ __forceinline__ void combine_warps(const DecodeParams& p, const DecodeItem& item, int kv_head, char* outputs,
+                                              const float2 (*stats)[kColumnTiles * 8], BlockStats& block_stats) {
   for (int i = threadIdx.x; i < kColumns * (HEAD_DIM_V / 4); i += kThreads) {
     const int column = i / (HEAD_DIM_V / 4), dim = i % (HEAD_DIM_V / 4) * 4;
     Merged m{kNone};
@@ -447,13 +463,40 @@ __device__ __forceinline__ void combine_warps(const DecodeParams& p, const Decod
       const auto* out = reinterpret_cast<const float*>(outputs + w * kOutBytes);
       m.add(stats[w][column], *reinterpret_cast<const float4*>(out + column * HEAD_DIM_V + dim));
     }
+    if constexpr (CLUSTER > 1) {
+      *reinterpret_cast<float4*>(reinterpret_cast<float*>(outputs) + column * HEAD_DIM_V + dim) = m.out;
+      if (dim == 0) block_stats[column] = {m.maximum, m.sum};
+      continue;
+    }
     if (item.count == 1) {
       finish(p, item, kv_head, column, dim, m);
       continue;
     }
-    const std::int64_t at = (static_cast<std::int64_t>(index) * p.kv_heads + kv_head) * kColumns + column;
+    const std::int64_t place = item.first_place + item.part;
+    const std::int64_t at = (place * p.kv_heads + kv_head) * kColumns + column;
     *reinterpret_cast<float4*>(p.partial + at * HEAD_DIM_V + dim) = m.out;
     if (dim == 0) *reinterpret_cast<float2*>(p.stats + at * 2) = {m.maximum, m.sum};
+  }
+}
+
+/// The states of the cluster's blocks as one, in the order of their ranks.
+__device__ __forceinline__ void combine_blocks(const DecodeParams& p, const DecodeItem& item, int kv_head,
+                                               const char* outputs, const BlockStats& block_stats) {
+  for (int i = rank_in_team() * kThreads + threadIdx.x; i < kColumns * (HEAD_DIM_V / 4); i += CLUSTER * kThreads) {
+    const int column = i / (HEAD_DIM_V / 4), dim = i % (HEAD_DIM_V / 4) * 4;
+    const float* out = reinterpret_cast<const float*>(outputs) + column * HEAD_DIM_V + dim;
+    float2 parts[CLUSTER];
+    Merged m{kNone};
+#pragma unroll
+    for (int rank = 0; rank < CLUSTER; ++rank) {
+      parts[rank] = read_in_cluster2(&block_stats[column], rank);
+      m.maximum = fmaxf(m.maximum, parts[rank].x);
+    }
+#pragma unroll
+    for (int rank = 0; rank < CLUSTER; ++rank) {
+      m.add(parts[rank], read_in_cluster4(reinterpret_cast<const float4*>(out), rank));
+    }
+    finish(p, item, kv_head, column, dim, m);
   }
 }
 
@@ -475,26 +518,25 @@ using namespace pagoda::kernels;
 extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __grid_constant__ DecodeParams p) {
   extern __shared__ __align__(128) char shared[];  // the warps' rings, then their outputs
   __shared__ float2 stats[WARPS][kColumnTiles * 8];
+  __shared__ BlockStats block_stats;
   __shared__ int arrived;
   const int warp = threadIdx.x / 32;
   char* const outputs = shared + WARPS * kRingBytes;
-  // The kernel before writes queries and the step's new keys and values, and lets this one start only when all before
-  // itself has ended: the schedule and older keys may be read at once.
+  release_consumers();
+  wait_for_producers();
   const DecodeSchedule schedule = *p.schedule;
   const int works = schedule.num_items * p.kv_heads;
   TileStream stream(p, shared + warp * kRingBytes, works);
-  int early = 0;
 #pragma unroll 1
-  for (; early < STAGES && stream.next_is_old(); ++early) stream.fetch(early);
-  wait_for_producers();
-  release_consumers();
-#pragma unroll 1
-  for (int i = early; i < STAGES; ++i) stream.fetch(i);
+  for (int i = 0; i < STAGES; ++i) stream.fetch(i);
   if (schedule.used_tokens < p.num_tokens) clear_padding(p, schedule.used_tokens);
   int stage = 0;
-  for (int work = blockIdx.x; work < works; work += gridDim.x) {
-    const int index = work / p.kv_heads, kv_head = work % p.kv_heads;
-    const DecodeItem item = p.items[index];
+  if constexpr (CLUSTER > 1) arrive_cluster_done();
+  for (int wave = 0;; ++wave) {
+    const int work = work_of(wave);
+    if (work >= works) break;
+    const int kv_head = work % p.kv_heads;
+    const DecodeItem item = p.items[work / p.kv_heads];
     const Turns turns(item.begin, item.end);
     Queries queries;
     load_queries(queries, p, item, kv_head);
@@ -513,9 +555,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __gr
       stream.fetch(stage);
       stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
+    if constexpr (CLUSTER > 1) wait_cluster();  // others have read what the work before came to
     put_down(running, reinterpret_cast<float*>(outputs + warp * kOutBytes), stats[warp]);
     __syncthreads();
-    combine_warps(p, item, index, kv_head, outputs, stats);
+    combine_warps(p, item, kv_head, outputs, stats, block_stats);
+    if constexpr (CLUSTER > 1) {
+      arrive_cluster();
+      wait_cluster();
+      combine_blocks(p, item, kv_head, outputs, block_stats);
+      arrive_cluster_done();
+      continue;
+    }
     if (item.count > 1) {
       std::int32_t* counter = p.counters + static_cast<std::int64_t>(item.row) * p.kv_heads + kv_head;
       __threadfence();
@@ -530,4 +580,5 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __gr
     }
     __syncthreads();
   }
+  if constexpr (CLUSTER > 1) wait_cluster();  // others may still read here
 }

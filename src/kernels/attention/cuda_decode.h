@@ -10,13 +10,17 @@ namespace pagoda::kernels {
 /// One partition of one row's keys; each kv head of it is one piece of work.
 struct alignas(16) DecodeItem {
   std::int32_t row;
-  std::int32_t first_item;  ///< of the row: where its partial results begin
-  std::int32_t count;       ///< of the row's items
-  std::int32_t begin, end;  ///< keys
-  std::int32_t token;       ///< the row's first
-  std::int32_t num_tokens;  ///< the row's, 1 … TOKENS
-  std::int32_t start;       ///< key number of the row's first token
+  std::int32_t first_place;  ///< of the row's partial results; partition i has the i-th from there
+  std::uint16_t part;        ///< this partition's number
+  std::uint16_t count;       ///< of the row's partitions
+  std::int32_t begin, end;   ///< keys
+  std::int32_t token;        ///< the row's first
+  std::int32_t num_tokens;   ///< the row's, 1 … TOKENS
+  std::int32_t start;        ///< key number of the row's first token
 };
+
+/// A partition that no row exceeds.
+inline constexpr std::int32_t kWholeRows = 1 << 30;
 
 struct DecodeSchedule {
   std::int32_t num_items;
@@ -30,7 +34,7 @@ struct DecodeScheduleParams {
   const std::int64_t* row_offsets;  ///< (rows + 1)
   const std::int64_t* row_starts;   ///< (rows)
   DecodeSchedule* schedule;
-  DecodeItem* items;     ///< (capacity)
+  DecodeItem* items;     ///< (capacity), long ones first if blocks take several
   std::int32_t* prefix;  ///< (rows + 1) scratch
   std::int64_t num_rows;
   std::int64_t window;           ///< keys seen; 0: all

@@ -53,16 +53,19 @@ __device__ __forceinline__ void arrive_expecting(Barrier* barrier, std::uint32_t
                : "memory");
 }
 
-/// Waits until the phase of this parity is complete.
-__device__ __forceinline__ void wait_barrier(Barrier* barrier, std::uint32_t parity) {
+/// Waits until the phase of this parity is complete, of the barrier at this address in shared memory.
+__device__ __forceinline__ void wait_barrier(std::uint32_t barrier, std::uint32_t parity) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
       "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra again;\n"
-      "}\n" ::"r"(shared_address(barrier)),
+      "}\n" ::"r"(barrier),
       "r"(parity)
       : "memory");
+}
+__device__ __forceinline__ void wait_barrier(Barrier* barrier, std::uint32_t parity) {
+  wait_barrier(shared_address(barrier), parity);
 }
 
 /// Starts a copy; both addresses and `bytes` are multiples of 16. Its bytes arrive on `barrier`.

@@ -134,21 +134,28 @@ __device__ __forceinline__ void finish(const MmaBulkCodesParams& p, const MmaCod
   }
 }
 
+/// The thread's number among those that finish the block's `turn`th tile: other warps come first each time, since all
+/// wait for the one that had a tile to finish.
+__device__ __forceinline__ int finisher(int turn) {
+  return (static_cast<int>(threadIdx.x) + turn % WARPS * 32) % kThreads;
+}
+
 /// What the thread's first output of a tile is added to, fetched while the products run.
-__device__ __forceinline__ float fetch_before(const MmaBulkCodesParams& p, const Place& place) {
+__device__ __forceinline__ float fetch_before(const MmaBulkCodesParams& p, const Place& place, int turn) {
   const MmaCodesWeight& weight = p.weights[place.weight];
   const std::int64_t row = place.tile * 16 + threadIdx.x % 16;
-  if (EPILOGUE != 2 || threadIdx.x >= 16 * p.m || row >= weight.n) return 0;
-  return static_cast<const float*>(weight.output)[threadIdx.x / 16 * weight.output_stride + row];
+  const int index = finisher(turn);
+  if (EPILOGUE != 2 || index >= 16 * p.m || row >= weight.n) return 0;
+  return static_cast<const float*>(weight.output)[index / 16 * weight.output_stride + row];
 }
 
 /// Adds the warps' sums of a tile, in their order: `all` by warp, set, row and token; a row is kStride floats.
 template <int kStride, class Factor>
 __device__ __forceinline__ void finish_tile(const MmaBulkCodesParams& p, const Slice& slice, const Place& place,
-                                            const float* all, float before, Factor factor) {
+                                            int turn, const float* all, float before, Factor factor) {
   const MmaCodesWeight& weight = p.weights[place.weight];
   const std::int64_t my_row = place.tile * 16 + threadIdx.x % 16;  // the same for all of a thread's outputs
-  for (int index = threadIdx.x; index < 16 * p.m; index += kThreads) {
+  for (int index = finisher(turn); index < 16 * p.m; index += kThreads) {
     const int row = index % 16;
     const int token = index / 16;
     float total[2] = {};

@@ -7,7 +7,7 @@
 // f16 has three bits more: 64 + q, eight bits 256 + q in one part. It is for whole numbers and kIq4.
 #pragma once
 
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/linear/cuda_mma_codes.h"
 
@@ -124,6 +124,48 @@ struct Codes {
     }
   }
 
+  /// Whole numbers in the lowest bits of elements, of four bits 16 times as large for registers 1 and 3 (row r + 8).
+  template <int kStep>
+  static __device__ __forceinline__ void numbers(const Unit& u, std::uint32_t (&a)[4]) {
+    static_assert(kWhole);
+    if constexpr (kCoding.bits == 4) {
+      apart(u.nibbles[0].word[kStep], 0, 0, a);
+    } else if constexpr (kCoding.bits < 4) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[i] = down(u.twos[kStep / 2], 8 * (kStep % 2) + 2 * i) & 0x00030003u;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[i] = (u.nibbles[0].word[kStep] >> (4 * i)) & 0x000f000fu;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (kCoding.bits == 6) {
+        a[i] = put(down(u.twos[kStep / 2], 8 * (kStep % 2) - 4 + 2 * i), 0x00300030u, a[i]);
+      } else if constexpr (kCoding.bits == 8) {
+        a[i] = put(down(u.nibbles[1].word[kStep], 4 * i - 4), 0x00f000f0u, a[i]);
+      }
+    }
+    if constexpr (kCoding.bits == 3) add_ones<kStep, 2>(u.ones, a);
+    if constexpr (kCoding.bits == 5) add_ones<kStep, 4>(u.ones, a);
+  }
+
+  /// Four bits as f16: 1024 + q in registers 0 and 2 (row r), 64 + q in 1 and 3.
+  template <int kStep>
+  static __device__ __forceinline__ void decode_apart(const Unit& u, std::uint32_t (&a)[4]) {
+    static_assert(kWhole && kCoding.bits == 4);
+    apart(u.nibbles[0].word[kStep], 0x64006400u, 0x54005400u, a);
+  }
+
+  /// e2m1 as f16 has it, 2^14 too small.
+  template <int kStep>
+  static __device__ __forceinline__ void decode_e2m1_f16(const Unit& u, std::uint32_t (&a)[4]) {
+    const std::uint32_t w = u.nibbles[0].word[kStep];
+    a[0] = put(w, 0x80008000u, (w << 3) & 0x0e000e00u);
+    a[1] = put(w << 2, 0x80008000u, (w << 6) & 0x0e000e00u);
+    a[2] = put(w << 6, 0x80008000u, (w << 9) & 0x0e000e00u);
+    a[3] = put(w << 1, 0x80008000u, (w >> 1) & 0x0e000e00u);
+  }
+
   /// Whether bytes() has them.
   static constexpr bool kBytes = kWhole && (kCoding.bits == 4 || kCoding.bits == 6 || kCoding.bits == 8);
 
@@ -148,6 +190,16 @@ struct Codes {
   }
 
  private:
+  /// Eight 4-bit codes under the bits of `even` and `odd`: one shift for all of them.
+  static __device__ __forceinline__ void apart(std::uint32_t w, std::uint32_t even, std::uint32_t odd,
+                                               std::uint32_t (&a)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const std::uint32_t four = i == 0 ? w : w >> 8;
+      a[i] = put(four, 0x000f000fu, even);
+      a[i + 1] = put(four, 0x00f000f0u, odd);
+    }
+  }
   /// Bits `shift` and up of w, or as many places further up, if it is negative.
   static __device__ __forceinline__ std::uint32_t down(std::uint32_t w, int shift) {
     return shift >= 0 ? w >> shift : w << -shift;
@@ -218,27 +270,30 @@ struct Codes {
   };
 };
 
-/// Scales and offsets of one lane's two rows, of the groups of a unit.
-template <Coding kCoding>
+/// Scales and offsets of one lane's two rows, of kGroups groups of a unit: of all, or of some.
+template <Coding kCoding, int kGroups = sub_span_groups(kCoding)>
 struct Scales {
   using Type = quant::ScaleType;
   using Offset = quant::OffsetType;
-  static constexpr int kGroups = sub_span_groups(kCoding);  // of a unit; 1 if a group is wider
   static constexpr int kEntry = entry_bytes(kCoding);
   static constexpr int kScale = scale_bytes(kCoding);
   static constexpr int kBytes = kGroups * 2 * kEntry;  // of the lane's vector
   static constexpr int kSteps = (kBytes + 3) / 4;
   static constexpr bool kOffset = kCoding.offset != Offset::kNone;
-  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+  static_assert(kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16);
 
   std::uint32_t raw[kSteps];
   float factor[2], second[2];  // of the 256 columns
 
-  /// `span` is where the span's scales begin, `sub` the number of the unit in it (0 where a span is no wider).
-  static __device__ __forceinline__ Scales load(const char* span, int sub, int r) {
+  /// `span` is where the span's scales begin, `sub` the number of the unit in it (0 where a span is no wider), `group`
+  /// the first of the groups.
+  static __device__ __forceinline__ Scales load(const char* span, int sub, int r, int group = 0) {
     Scales s;
-    const char* at = span + kTileRows16 * super_bytes(kCoding) + sub * sub_span_bytes(kCoding) + r * kBytes;
-    if constexpr (kBytes == 4) {
+    const char* at = span + kTileRows16 * super_bytes(kCoding) + sub * sub_span_bytes(kCoding) +
+                     (r * sub_span_groups(kCoding) + group) * 2 * kEntry;
+    if constexpr (kBytes == 2) {
+      s.raw[0] = *reinterpret_cast<const std::uint16_t*>(at);
+    } else if constexpr (kBytes == 4) {
       s.raw[0] = *reinterpret_cast<const std::uint32_t*>(at);
     } else if constexpr (kBytes == 8) {
       const uint2 v = *reinterpret_cast<const uint2*>(at);
@@ -295,7 +350,6 @@ struct Scales {
 
   /// What Σx of the group is multiplied with, if `magic` was added to every code; `scale` as above.
   __device__ __forceinline__ float offset(int group, int half, float scale, float magic) const {
-    const int at = (group * 2 + half) * kEntry + kScale;
     if constexpr (kCoding.offset == Offset::kNone) {
       return -magic * scale;
     } else if constexpr (kCoding.offset == Offset::kZero) {
@@ -303,23 +357,42 @@ struct Scales {
       // 2^23 + z as a float's bits: 2^23 goes away exactly.
       const float zero = __uint_as_float(__byte_perm(raw[scale_at / 4], 0x4b000000u, 0x7440u)) - 8388608.0f;
       return -scale * (zero + magic);
-    } else if constexpr (kCoding.offset == Offset::kMinimum) {
-      return fmaf(-magic, scale, small_whole(at, -second[half]));
-    } else if constexpr (kCoding.scale == Type::kF16) {
-      return fmaf(-magic, scale, from_f16(half_word(at)));
-    } else if constexpr (kCoding.scale == Type::kBf16) {
-      return fmaf(-magic, scale, at % 4 == 0 ? bf16_low(raw[at / 4]) : bf16_high(raw[at / 4]));
     } else {
-      return fmaf(-magic, scale, __uint_as_float(raw[at / 4]));
+      return fmaf(-magic, scale, value(group, half));
     }
   }
 
-  /// Of a coding whose scales are f16 and share nothing: the scale, or the offset, twice in a word.
+  /// The offset of a group, of kValue and kMinimum.
+  __device__ __forceinline__ float value(int group, int half) const {
+    const int at = (group * 2 + half) * kEntry + kScale;
+    if constexpr (kCoding.offset == Offset::kMinimum) {
+      return small_whole(at, -second[half]);
+    } else if constexpr (kCoding.scale == Type::kF16) {
+      return from_f16(half_word(at));
+    } else if constexpr (kCoding.scale == Type::kBf16) {
+      return at % 4 == 0 ? bf16_low(raw[at / 4]) : bf16_high(raw[at / 4]);
+    } else {
+      return __uint_as_float(raw[at / 4]);
+    }
+  }
+
+  /// Of kZero: z.
+  __device__ __forceinline__ std::uint32_t zero(int group, int half) const {
+    return raw[(group * 2 + half) * kEntry / 4] & 0xffu;
+  }
+
+  /// Of a coding whose scales are f16 and share nothing: the scale, twice in a word.
   __device__ __forceinline__ std::uint32_t scale_pair(int group, int half) const {
     return pair((group * 2 + half) * kEntry);
   }
-  __device__ __forceinline__ std::uint32_t offset_pair(int group, int half) const {
-    return pair((group * 2 + half) * kEntry + kScale);
+  /// The offset rounded to f16, twice in a word.
+  __device__ __forceinline__ std::uint32_t value_pair(int group, int half) const {
+    if constexpr (kCoding.scale == Type::kF16 && kCoding.offset == Offset::kValue) {
+      return pair((group * 2 + half) * kEntry + kScale);
+    } else {
+      const float o = value(group, half);
+      return pack_f16(o, o);
+    }
   }
 
  private:

@@ -405,10 +405,10 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
     __syncwarp();
   }
   Cursor at{0, 0};
-  int buffer = 0;
-  for (std::int64_t tile = blockIdx.x / p.splits; tile < tiles; tile += gridDim.x / p.splits, buffer ^= 1) {
+  int turn = 0;
+  for (std::int64_t tile = blockIdx.x / p.splits; tile < tiles; tile += gridDim.x / p.splits, ++turn) {
     const Place place = locate(p, tile);
-    const float before = fetch_before(p, place);
+    const float before = fetch_before(p, place, turn);
     Sums sums = {};
     for (int first = 0; first < slice.count; first += STAGE_UNITS, at.advance(p.stages)) {
       const char* stage = ring + at.slot * kStageBytes;
@@ -429,7 +429,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
     }
 
     // The warps' sums, added in their order. Two buffers, so that one barrier a tile is enough.
-    float* all = all_sums + buffer * kSums;
+    float* all = all_sums + turn % 2 * kSums;
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
 #pragma unroll
@@ -443,6 +443,6 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
       }
     }
     sync_threads<1>(kThreads);
-    finish_tile<kSumStride>(p, slice, place, all, before, [&](int token) { return output_factor(p, s, token); });
+    finish_tile<kSumStride>(p, slice, place, turn, all, before, [&](int token) { return output_factor(p, s, token); });
   }
 }

@@ -63,8 +63,9 @@ PAGODA_SHARED std::int64_t mma_bulk_codes_fixed_bytes(const Coding& coding, std:
 /// cuda_whole_bulk_codes.cu: bytes of a unit's columns of all rows of x, padded so that units begin in other banks.
 PAGODA_SHARED std::int64_t whole_bulk_codes_unit_bytes(std::int64_t m) { return m * 128 + 16; }
 
-/// Words of a unit of one row of x: a sum for each group, and a scale.
+/// Words of a unit of one row of x: a sum for each group, and a scale; none where x stays in floats.
 PAGODA_SHARED constexpr int whole_bulk_codes_unit_words(const Coding& coding) {
+  if (coding.table != quant::CodeTable::kInteger) return 0;
   const int groups = mma_bulk_codes_sums(coding);
   return groups == 1 ? 2 : groups == 2 ? 4 : 8;
 }

@@ -7,6 +7,7 @@
 //   more        wgmma_tiles (9.0), mma_tiles   wgmma_tiles (9.0, one coding)  decoded to mma16 in scratch,
 //                                              else unpacked in scratch       then as bf16
 //
+// What is mma16 at 33 … 256 rows may be wgmma_columns instead of wgmma_tiles: their plan says which.
 // More rows of e4m3 whose checkpoint lets x be rounded: x as e4m3 in scratch, then wgmma_tiles of e4m3 by e4m3 (9.0).
 // x is bf16, and so are weights in registers; behind a norm, whose range is known, both are f16 where all weights are
 // codes with scales of f16, whose range is that of f16 (takes_f16): three bits more at the same rate.

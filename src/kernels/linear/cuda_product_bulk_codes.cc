@@ -16,7 +16,8 @@ constexpr std::int64_t kMostWholeRows = 4;  // two columns each of a product's e
 /// Whether cuda_whole_bulk_codes.cu does it.
 bool is_whole(const Coding& coding, std::int64_t m) {
   const bool bytes = coding.bits == 4 || coding.bits == 6 || coding.bits == 8;
-  return coding.table == quant::CodeTable::kInteger && bytes && m <= kMostWholeRows;
+  const bool whole = coding.table == quant::CodeTable::kInteger && bytes;
+  return (whole || coding.table == quant::CodeTable::kE2m1) && m <= kMostWholeRows;
 }
 
 const Coding& coding_of(const CudaProductProblem& problem) { return *problem.linear.weights[0].format->coding; }
@@ -29,6 +30,7 @@ BulkCodes::Shape fit(const CudaProductProblem& problem, std::int64_t m, bool who
   BulkCodes::Shape shape{.token_tiles = m <= 8 ? 1 : 2, .warps = warps, .stage_units = stage_units, .splits = splits};
   shape.stage_bytes = sets * mma_bulk_codes_set_bytes(coding, stage_units);
   shape.whole = whole;
+  if (whole) shape.rows = m <= 2 ? static_cast<int>(m) : 4;
   const std::int64_t fixed =
       shape.whole ? whole_bulk_codes_fixed_bytes(coding, problem.linear.k, m, splits, warps, sets)
                   : mma_bulk_codes_fixed_bytes(coding, problem.linear.k, m, splits, warps, sets, shape.token_tiles);
@@ -82,7 +84,7 @@ std::vector<CompileUnit> BulkCodes::units(const CudaProductProblem& problem, con
                                       define("NORM", shape.norm),
                                       define("EPILOGUE", epilogue),
                                       define("ELEMENT", problem.input == tensor::DType::kF16)};
-  if (!shape.whole) defines.push_back(define("TOKEN_TILES", shape.token_tiles));
+  defines.push_back(shape.whole ? define("ROWS", shape.rows) : define("TOKEN_TILES", shape.token_tiles));
   std::vector<CompileUnit> units = {cuda_unit(
       caps, shape.whole ? "linear/cuda_whole_bulk_codes.cu" : "linear/cuda_mma_bulk_codes.cu", std::move(defines))};
   if (shape.splits > 1) units.push_back(SliceSum::unit(caps));

@@ -122,6 +122,7 @@ class BulkCodes : public BulkLaunches<MmaBulkCodesParams> {
  public:
   struct Shape {
     bool whole = false;  ///< cuda_whole_bulk_codes.cu
+    int rows = 0;        ///< of x, at most, where it is that one: 1, 2, 4
     int token_tiles = 1, warps = 16, stage_units = 16, splits = 1, stages = 0, blocks = 0;
     std::int64_t stage_bytes = 0;
     std::uint32_t shared_bytes = 0;
@@ -161,8 +162,8 @@ class FewRows {
   std::vector<Part> parts_;
 };
 
-/// cuda_wgmma_tiles.cu: any number of rows, compute capability 9.0. Weights as mma16, or all as mma_codes of one
-/// coding.
+/// cuda_wgmma_tiles.cu and cuda_wgmma_columns.cu: any number of rows, compute capability 9.0. Weights as mma16, or all
+/// as mma_codes of one coding.
 class WgmmaTiles {
  public:
   static bool supports(const CudaProductProblem& problem, const device::DeviceCaps& caps);

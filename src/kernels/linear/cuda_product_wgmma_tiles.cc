@@ -53,7 +53,7 @@ std::span<const std::int64_t> buckets(std::int64_t max_m) {
 }
 
 CompileUnit unit_of(const WgmmaTilesPlan& plan, const device::DeviceCaps& caps) {
-  return cuda_unit(caps, "linear/cuda_wgmma_tiles.cu", plan.defines, "a");
+  return cuda_unit(caps, plan.source, plan.defines, "a");
 }
 
 }  // namespace
@@ -93,7 +93,8 @@ Status WgmmaTiles::prepare(const CudaProductProblem& problem, const MmaRowsWeigh
   for (const std::int64_t m : buckets(problem.linear.max_m)) {
     const Chosen chosen = choose_at(problem, m, device.caps());
     Bucket bucket{.most_rows = m, .problem = chosen.problem, .plan = chosen.plan, .kernel = {}, .maps = {}};
-    bucket.kernel = PAGODA_TRY(device.kernel<WgmmaTilesParams>(unit_of(chosen.plan, device.caps()), "wgmma_tiles"));
+    bucket.kernel =
+        PAGODA_TRY(device.kernel<WgmmaTilesParams>(unit_of(chosen.plan, device.caps()), chosen.plan.function));
     bucket.kernel.allow_shared_bytes(chosen.plan.shared_bytes);
     if (weights[0].data != nullptr) bucket.maps = map_weights(bucket, weights);
     if (chosen.plan.shape.splits > 1) PAGODA_TRY(sum_.prepare(problem, device));

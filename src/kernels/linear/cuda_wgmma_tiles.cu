@@ -1,18 +1,24 @@
 // y[m, n] = Σ_k x[m, k] · w[n, k] for 17 and more rows of x on sm_90a: decode of batches and prefill from the same
-// weights as decode of one row. w in the layout mma16, or mma_codes as 16 bits or as e4m3 (cuda_wgmma_fragments.cuh).
-// A block makes 64 · WARPGROUPS columns of y (of a gated unit half as many) for BLOCK_TOKENS rows: the weights are A of
-// wgmma, from registers, a tile of 16 rows a warp; x is B, from shared memory. Gate and up of a gated unit meet in a
-// thread (mma16: 8 rows of each in a tile) or on their way out (others: neighbouring warps have a tile of each). One
-// thread feeds the block through a ring by boxes of tensor maps, with weights before it waits for earlier kernels;
-// blocks of a cluster fetch their rows of x for each other. Blocks stay and take units in turn: rows of x within slices
-// of k within weights. k is added in one order within a slice, whatever m is. Bytes: the weights once for every
-// BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031 and 0060. Constants: WARPGROUPS
-// (1, 2), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32 columns, or 64 of codes and e4m3: 1, 2,
-// 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT, 3 e4m3 with one scale a row), EPILOGUE (0 bf16, 1
-// float, 2 residual +=, 3 SiLU-, 4 GELU-gated), ELEMENT (16 bits of w and x are 0 bf16, 1 f16).
+// weights as decode of one row. w in the layout mma16, or mma_codes as e4m3 (cuda_wgmma_fragments.cuh) or as 16 bits
+// (cuda_wgmma_codes.cuh). A block makes 64 · WARPGROUPS columns of y (of a gated unit half as many) for BLOCK_TOKENS
+// rows: the weights are A of wgmma, from registers, a tile of 16 rows a warp; x is B, from shared memory. Gate and up
+// of a gated unit meet in a thread (mma16: 8 rows of each in a tile) or on their way out (others: neighbouring warps
+// have a tile of each). One thread feeds the block through a ring by boxes of tensor maps, with weights before it
+// waits for earlier kernels; blocks of a cluster fetch their rows of x for each other. Blocks stay and take units in
+// turn: rows of x within slices of k within weights. k is added in one order within a slice, whatever m is. Bytes: the
+// weights once for every BLOCK_TOKENS rows. Chosen for 17 and more rows on sm_90; figures in decisions 0031, 0060 and
+// 0105. Constants: WARPGROUPS (1, 2; of codes 4), BLOCK_TOKENS (16, 32, 48, 64, 96, 128, 192, 256), STAGE_TURNS (of 32
+// columns, or 64 of codes and e4m3: 1, 2, 4), CLUSTER (1, 2), WEIGHTS (0 mma16, 1 e4m3, 2 codes of FORMAT, 3 e4m3 with
+// one scale a row), EPILOGUE (0 bf16, 1 float, 2 residual +=, 3 SiLU-, 4 GELU-gated), ELEMENT (16 bits of w and x are
+// 0 bf16, 1 f16).
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/vector.cuh"
+#if WEIGHTS == 2
+#include "kernels/linear/cuda_wgmma_codes.cuh"
+#else
 #include "kernels/linear/cuda_wgmma_fragments.cuh"
+#endif
+#include "kernels/linear/cuda_wgmma_units.cuh"
 #include "quant/formats/fp8.h"
 
 namespace pagoda::kernels {
@@ -29,8 +35,6 @@ constexpr WgmmaTilesWeights kWeights = wgmma_tiles_codes(kCoding);
 constexpr WgmmaTilesWeights kWeights = kRowScales ? kWgmmaE4m3Rows : kFp8 ? kWgmmaE4m3 : kWgmmaBf16;
 #endif
 constexpr WgmmaTilesStage kStage = wgmma_tiles_stage(kWeights, WARPGROUPS, BLOCK_TOKENS, STAGE_TURNS, kGated);
-constexpr int kBoxColumns = 128 / kWeights.input_bytes;  // of x
-constexpr int kBoxes = STAGE_TURNS * kWeights.turn_columns / kBoxColumns;
 constexpr int kWarps = WARPGROUPS * 4;
 constexpr int kBoxTiles = static_cast<int>(wgmma_tiles_box_tiles(WARPGROUPS, kGated));  // of 16 rows, of each weight
 constexpr int kTurnLines = WEIGHTS == 0 ? 8 : 1;  // along the map's second dimension
@@ -38,8 +42,6 @@ constexpr int kSpanTurns = kStage.spans > 0 ? kWeights.span_columns / kWeights.t
 constexpr int kTileBytes = STAGE_TURNS * kWeights.turn_bytes;
 constexpr int kBoxBytes = BLOCK_TOKENS * 128;
 constexpr int kArriving = kStage.scales + kBoxTiles * kStage.spans * kWeights.span_bytes * (kGated ? 2 : 1);  // bytes
-constexpr int kFetchedTokens = BLOCK_TOKENS / CLUSTER;  // rows of x that a block fetches, for all of its cluster
-constexpr int kMaxStages = 32;
 constexpr int kRun = kGated ? 32 : 64;  // neighbouring columns of y that a warpgroup makes
 constexpr int kElementBytes = kFloat ? 4 : 2;
 constexpr int kPieceTokens = static_cast<int>(wgmma_tiles_piece_tokens(BLOCK_TOKENS));
@@ -47,157 +49,39 @@ constexpr int kPieceStride = (kPairs ? 64 * 4 : kRun * kElementBytes) + 16;  // 
 constexpr int kPieceBytes = kPieceTokens * (64 * 4 + 16);
 constexpr int kSums = BLOCK_TOKENS / 2;
 constexpr int kThreads = static_cast<int>(wgmma_tiles_threads(kWeights, WARPGROUPS, BLOCK_TOKENS));
-constexpr bool kRaise = kThreads % 128 == 0;      // registers of the feeding warpgroup go to the others
-constexpr int kGroupTiles = 2048 / BLOCK_TOKENS;  // tiles of rows of x that share the second-level cache
-static_assert(STAGE_TURNS * kWeights.turn_columns % kBoxColumns == 0 && BLOCK_TOKENS % 16 == 0 &&
-              kFetchedTokens % 8 == 0);
+constexpr bool kRaise = kThreads % 128 == 0;  // registers of the feeding warpgroup go to the others
+static_assert(STAGE_TURNS * kWeights.turn_columns * kWeights.input_bytes % 128 == 0 && BLOCK_TOKENS % 16 == 0);
 
 constexpr FragmentShape kFragments{kGated, kBoxTiles, STAGE_TURNS, kStage};
 using Source = WeightFragments<kFragments>;
+constexpr bool kScaledSums = kFp8 || kHalf || Source::kSumFactor != 1;
 
-struct Shared {
-  Barrier full[kMaxStages], empty[kMaxStages];
-};
-
-/// The block's number in its cluster, and the cluster's in the grid.
-__device__ __forceinline__ int cluster_rank() { return CLUSTER > 1 ? static_cast<int>(blockIdx.x) % CLUSTER : 0; }
-__device__ __forceinline__ int cluster_index() { return static_cast<int>(blockIdx.x) / CLUSTER; }
-__device__ __forceinline__ int num_clusters() { return static_cast<int>(gridDim.x) / CLUSTER; }
-
-/// What a block makes in one go: tiles of weights from `tile` on, rows of x from `token` on, a slice of k. Blocks of a
-/// cluster take neighbouring tiles of weights and the same rows of x.
-struct Unit {
-  int weight;  // of a gated unit 0, and 1 beside it
-  int tile;    // of 16 rows within the weight
-  int token;
-  int slice, begin, stages;  // `begin` in turns
-};
-
-/// The units of a launch. Of many rows of x, some at a time meet all weights.
-struct Schedule {
-  int units, blocks, token_tiles, splits;
-  int all_turns, slice_turns;
-
-  __device__ __forceinline__ explicit Schedule(const WgmmaTilesParams& p) {
-    blocks = 0;
-    for (int i = 0; i < (kGated ? 1 : p.num_weights); ++i) blocks += num_blocks(p, i);
-    token_tiles = static_cast<int>((p.m + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
-    splits = p.splits;
-    units = blocks * splits * token_tiles;
-    all_turns = static_cast<int>((p.k + kWeights.turn_columns - 1) / kWeights.turn_columns);
-    slice_turns = ((all_turns + splits - 1) / splits + STAGE_TURNS - 1) / STAGE_TURNS * STAGE_TURNS;
-  }
-  __device__ __forceinline__ static int num_blocks(const WgmmaTilesParams& p, int weight) {
-    constexpr int kRows = CLUSTER * kBoxTiles * 16;
-    return static_cast<int>((p.weights[weight].n + kRows - 1) / kRows);
-  }
-  __device__ __forceinline__ Unit unit(const WgmmaTilesParams& p, int index) const {
-    const int group = index / (blocks * splits * kGroupTiles);
-    const int in_group = index - group * blocks * splits * kGroupTiles;
-    const int tiles = min(kGroupTiles, token_tiles - group * kGroupTiles);
-    const int slice = in_group / tiles % splits;
-    const int begin = min(slice * slice_turns, all_turns);
-    int block = in_group / (tiles * splits);
-    int weight = 0;
-    while (weight + 1 < (kGated ? 1 : p.num_weights) && block >= num_blocks(p, weight)) {
-      block -= num_blocks(p, weight);
-      ++weight;
-    }
-    return {weight,
-            (block * CLUSTER + cluster_rank()) * kBoxTiles,
-            (group * kGroupTiles + in_group % tiles) * BLOCK_TOKENS,
-            slice,
-            begin,
-            (min(slice_turns, all_turns - begin) + STAGE_TURNS - 1) / STAGE_TURNS};
-  }
-};
-
-/// Where the ring stands, for one who fills or empties it.
-struct Cursor {
-  int slot;
-  std::uint32_t parity;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++slot == stages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
-/// Walks over the stages of all the block's units; the feeding thread has one for weights and one for x.
-struct Walk {
-  int index;
-  Unit unit;
-  int stage;  // within the unit
-
-  __device__ __forceinline__ void enter(const WgmmaTilesParams& p, const Schedule& schedule) {
-    stage = 0;
-    while (index < schedule.units) {
-      unit = schedule.unit(p, index);
-      if (unit.stages > 0) break;
-      index += num_clusters();
-    }
-  }
-  __device__ __forceinline__ void advance(const WgmmaTilesParams& p, const Schedule& schedule) {
-    if (++stage < unit.stages) return;
-    index += num_clusters();
-    enter(p, schedule);
-  }
-};
+constexpr UnitShape kUnit{.tokens = BLOCK_TOKENS,
+                          .box_tiles = kBoxTiles,
+                          .cluster = CLUSTER,
+                          .stage_turns = STAGE_TURNS,
+                          .turn_columns = kWeights.turn_columns,
+                          .input_bytes = kWeights.input_bytes,
+                          .stage_bytes = kStage.bytes,
+                          .gated = kGated};
 
 /// The feeding thread's whole work.
-__device__ __forceinline__ void feed(const WgmmaTilesParams& p, const Schedule& schedule, Shared& s,
-                                     std::uint32_t ring) {
-  const auto fetch_weights = [&](const Walk& walk, int slot) {
+__device__ __forceinline__ void feed_block(const WgmmaTilesParams& p, const Schedule<kUnit>& schedule, RingBarriers& s,
+                                           std::uint32_t ring) {
+  feed(p, schedule, s, ring, [&](const Unit& unit, int turn, int slot) {
     arrive_expecting(&s.full[slot], kArriving);
-    const int turn = walk.unit.begin + walk.stage * STAGE_TURNS;
     const std::uint32_t to = ring + slot * kStage.bytes;
 #pragma unroll
     for (int i = 0; i < (kGated ? 2 : 1); ++i) {
-      const int which = kGated ? i : walk.unit.weight;
-      copy_box(to + kStage.weights + i * kBoxTiles * kTileBytes, &p.weight_maps[which], 0, turn * kTurnLines,
-               walk.unit.tile, &s.full[slot]);
+      const int which = kGated ? i : unit.weight;
+      copy_box(to + kStage.weights + i * kBoxTiles * kTileBytes, &p.weight_maps[which], 0, turn * kTurnLines, unit.tile,
+               &s.full[slot]);
       if constexpr (kStage.spans > 0) {
-        copy_box(to + kStage.scales + i * kStage.scale_bytes, &p.scale_maps[which], 0, turn / kSpanTurns,
-                 walk.unit.tile, &s.full[slot]);
+        copy_box(to + kStage.scales + i * kStage.scale_bytes, &p.scale_maps[which], 0, turn / kSpanTurns, unit.tile,
+                 &s.full[slot]);
       }
     }
-  };
-  const auto fetch_input = [&](const Walk& walk, int slot) {
-    const std::uint32_t to = ring + slot * kStage.bytes + cluster_rank() * kFetchedTokens * 128;
-    const int column = (walk.unit.begin + walk.stage * STAGE_TURNS) * kWeights.turn_columns;
-    const int token = walk.unit.token + cluster_rank() * kFetchedTokens;
-#pragma unroll
-    for (int i = 0; i < kBoxes; ++i) {
-      if constexpr (CLUSTER > 1) {
-        copy_box_to_all<CLUSTER>(to + i * kBoxBytes, &p.input, column + i * kBoxColumns, token, &s.full[slot]);
-      } else {
-        copy_box(to + i * kBoxBytes, &p.input, column + i * kBoxColumns, token, &s.full[slot]);
-      }
-    }
-  };
-
-  // The ring has room for so many stages' weights before anything is waited for.
-  Walk weights{cluster_index(), {}, 0};
-  weights.enter(p, schedule);
-  Walk input = weights;
-  Cursor at{0, 1};
-  int filled = 0;
-  for (; filled < p.stages && weights.index < schedule.units; ++filled, at.advance(p.stages)) {
-    fetch_weights(weights, at.slot);
-    weights.advance(p, schedule);
-  }
-  wait_for_producers();
-  for (int i = 0; i < filled; ++i) {
-    fetch_input(input, i);
-    input.advance(p, schedule);
-  }
-  for (; weights.index < schedule.units; at.advance(p.stages)) {
-    wait_barrier(&s.empty[at.slot], at.parity);
-    fetch_weights(weights, at.slot);
-    fetch_input(weights, at.slot);
-    weights.advance(p, schedule);
-  }
+  });
 }
 
 __device__ __forceinline__ float gate_activation(float gate) { return EPILOGUE == 3 ? silu(gate) : gelu_tanh(gate); }
@@ -236,6 +120,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     const float* from = d + tile * 4;
     float scale[2] = {1, 1};
     if constexpr (kHalf) scale[0] = scale[1] = p.output_factor;
+    if constexpr (Source::kSumFactor != 1) scale[0] = scale[1] = Source::kSumFactor;
     if constexpr (kFp8) {
       const std::int64_t token = std::int64_t{unit.token} + tile * 8 + quad * 2;
       if (token < p.m) scale[0] = p.input_scales[token];
@@ -244,7 +129,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     float y[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      y[i] = kFp8 || kHalf ? fmaf(from[i], scale[i % 2], bias[i / 2]) : from[i] + bias[i / 2];
+      y[i] = kScaledSums ? fmaf(from[i], scale[i % 2], bias[i / 2]) : from[i] + bias[i / 2];
     }
     return float4{y[0], y[1], y[2], y[3]};
   };
@@ -373,24 +258,64 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
 }
 
 /// A multiplying warp's whole work.
-__device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedule& schedule, Shared& s, char* ring,
-                                        char* pieces) {
-  const int warp = threadIdx.x / 32;
+__device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedule<kUnit>& schedule, RingBarriers& s,
+                                        char* ring, char* pieces, int warp) {
   const int lane = threadIdx.x % 32;
   const Source source(ring, warp, lane);
   const std::uint64_t input = operand(shared_address(ring), 16);
+  [[maybe_unused]] const std::uint32_t full = shared_address(s.full);
   float d[kSums];
   Cursor at{0, 0};
-  int before = -1;                    // the slot whose products may still run
-  const auto leave = [&](int slot) {  // whoever fetches x into it
-    if constexpr (CLUSTER > 1) {
-      if (lane < CLUSTER) arrive_in_cluster(&s.empty[slot], lane);
-    } else {
-      if (lane == 0) arrive(&s.empty[slot]);
-    }
-  };
-  for (int index = cluster_index(); index < schedule.units; index += num_clusters()) {
+  int before = -1;  // the slot whose products may still run
+  const auto leave = [&](int slot) { leave_slot<kUnit>(s, slot); };
+  for (int index = cluster_index<kUnit>(); index < schedule.units; index += num_clusters<kUnit>()) {
     const Unit unit = schedule.unit(p, index);
+#if WEIGHTS == 2 && BLOCK_TOKENS <= 64
+    // Codes are loaded a turn ahead, and weights made in one set of registers while products read the other.
+    constexpr int kAtOnce = Source::kSteps / 2;  // steps of 16 columns whose products start together
+    Source::Raw raw, next;
+    std::uint32_t even[kAtOnce][4], odd[kAtOnce][4];
+    int stage = 0;
+    const auto fetch = [&](const Cursor& from, int turn) {  // `turn` counts from the stage's first, into the next one
+      if (turn % STAGE_TURNS == 0) wait_barrier(full + from.slot * 8, from.parity);
+      next = source.load_raw(from.slot * kStage.bytes, turn % STAGE_TURNS, unit.begin + stage * STAGE_TURNS + turn);
+    };
+    const auto enter = [&](int turn) {
+      raw = next;
+      if (turn + 1 < STAGE_TURNS) {
+        fetch(at, turn + 1);
+      } else if (stage + 1 < unit.stages) {
+        Cursor after = at;
+        after.advance(p.stages);
+        fetch(after, turn + 1);
+      }
+    };
+    const auto multiply = [&](std::uint32_t(&a)[kAtOnce][4], int turn, int first) {
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) Source::make(a[j], raw, first + j);
+      begin_products();
+      const std::uint64_t b = input + at.slot * kStage.bytes / 16 + turn * (kBoxBytes / 16) + first * 2;
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) multiply_add<BLOCK_TOKENS>(d, a[j], b + j * 2, stage + turn + first + j > 0);
+      commit_products();
+      wait_products<1>();
+    };
+    if (unit.stages > 0) fetch(at, 0);
+    for (; stage < unit.stages; ++stage) {
+#pragma unroll
+      for (int turn = 0; turn < STAGE_TURNS; ++turn) {
+        enter(turn);
+        multiply(even, turn, 0);
+        if (turn == 0 && before >= 0) leave(before);
+        multiply(odd, turn, kAtOnce);
+      }
+      before = at.slot;
+      at.advance(p.stages);
+    }
+    wait_products<0>();
+    hold(d);
+    if (before >= 0) leave(before);
+#else
     const auto load = [&](Source::Turn(&a)[STAGE_TURNS], int stage) {
       wait_barrier(&s.full[at.slot], at.parity);
 #pragma unroll
@@ -467,6 +392,7 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
       if (before >= 0) leave(before);
     }
 #endif
+#endif
     before = -1;
     if (unit.stages <= 0) {
 #pragma unroll
@@ -483,28 +409,24 @@ using namespace pagoda::kernels;
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) wgmma_tiles(const __grid_constant__ WgmmaTilesParams p) {
   extern __shared__ char shared[];  // the ring, outputs on their way
-  __shared__ Shared s;
+  __shared__ RingBarriers s;
   const std::uint32_t padding = (1024 - shared_address(shared) % 1024) % 1024;
   char* const ring = shared + padding;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < p.stages; ++i) {
-      init_barrier(&s.full[i], 1);
-      init_barrier(&s.empty[i], kWarps * CLUSTER);
-    }
-    publish_barriers();
-  }
+  if (threadIdx.x == 0) init_ring<kUnit>(s, p.stages, kWarps);
   release_consumers();
   sync_cluster<CLUSTER>();
-  const Schedule schedule(p);
-  if (threadIdx.x >= kWarps * 32) {
+  const Schedule<kUnit> schedule(p);
+  // From this the compiler sees that it is the same for all lanes, and makes descriptors in uniform registers.
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);
+  if (warp >= kWarps) {
     if constexpr (kRaise) drop_registers<40>();
-    if (threadIdx.x == kWarps * 32) feed(p, schedule, s, shared_address(ring));
+    if (threadIdx.x == kWarps * 32) feed_block(p, schedule, s, shared_address(ring));
     __syncwarp();
     wait_for_producers();
   } else {
     if constexpr (kRaise) raise_registers<232>();
     wait_for_producers();
-    consume(p, schedule, s, ring, ring + p.stages * kStage.bytes);
+    consume(p, schedule, s, ring, ring + p.stages * kStage.bytes, warp);
   }
   if constexpr (CLUSTER > 1) sync_cluster<CLUSTER>();  // others of the cluster may still write here
 }

@@ -1,4 +1,4 @@
-// Parameters of cuda_wgmma_tiles.cu, shared by host and device.
+// Parameters of cuda_wgmma_tiles.cu and cuda_wgmma_columns.cu, shared by host and device.
 #pragma once
 
 #include "kernels/linear/cuda_mma_codes.h"
@@ -99,6 +99,19 @@ PAGODA_SHARED constexpr WgmmaTilesStage wgmma_tiles_stage(const WgmmaTilesWeight
 /// Bytes of dynamic shared memory besides the ring: outputs on their way, and room to begin at a multiple of 1024.
 PAGODA_SHARED constexpr std::int64_t wgmma_tiles_fixed_bytes(std::int64_t warpgroups, std::int64_t block_tokens) {
   return warpgroups * wgmma_tiles_piece_tokens(block_tokens) * (64 * 4 + 16) + 1024;
+}
+
+/// Of cuda_wgmma_columns.cu: turns of a stage; threads, as of wgmma_tiles; and a stage's bytes: rows of x, then rows of
+/// weights.
+inline constexpr int kWgmmaColumnsTurns = 2;
+PAGODA_SHARED constexpr std::int64_t wgmma_columns_warpgroups(std::int64_t block_tokens) {
+  return block_tokens > 64 ? 2 : 1;
+}
+PAGODA_SHARED constexpr std::int64_t wgmma_columns_threads(std::int64_t block_tokens, std::int64_t block_columns) {
+  return wgmma_columns_warpgroups(block_tokens) * 128 + (block_tokens * block_columns >= 128 * 256 ? 128 : 32);
+}
+PAGODA_SHARED constexpr std::int64_t wgmma_columns_stage_bytes(std::int64_t block_tokens, std::int64_t block_columns) {
+  return (block_tokens + block_columns) * kWgmmaColumnsTurns * kWgmmaBf16.turn_columns * kWgmmaBf16.input_bytes;
 }
 
 }  // namespace pagoda::kernels

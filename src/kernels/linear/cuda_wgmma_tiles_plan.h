@@ -1,5 +1,5 @@
-// What a host needs to run cuda_wgmma_tiles.cu: which constants, grid, ring and slices a product wants, and the tensor
-// maps of its matrices.
+// What a host needs to run cuda_wgmma_tiles.cu or cuda_wgmma_columns.cu: which of them, constants, grid, ring and
+// slices a product wants, and the tensor maps of its matrices.
 #pragma once
 
 #include <array>
@@ -31,21 +31,26 @@ struct WgmmaTilesShape {
   int block_tokens = 256;
   int stage_turns = 2;
   int splits = 1;
-  int cluster = 1;  ///< blocks that take the same rows of x, each fetching a part of them for all
+  int cluster = 1;        ///< blocks that take the same rows of x, each fetching a part of them for all
+  int block_columns = 0;  ///< of cuda_wgmma_columns.cu, which has no other warpgroups and turns than these; else 0
+
+  bool columns() const { return block_columns > 0; }
 
   friend bool operator==(const WgmmaTilesShape&, const WgmmaTilesShape&) = default;
 };
 
 struct WgmmaTilesPlan {
   WgmmaTilesShape shape;
-  std::vector<std::string> defines;  ///< of the unit, whose function is `wgmma_tiles`, for the architecture sm_90a
+  const char* source = nullptr;      ///< of the unit, for the architecture sm_90a
+  const char* function = nullptr;    ///< in it; its parameters are WgmmaTilesParams
+  std::vector<std::string> defines;  ///< of the unit
   std::uint32_t blocks = 0;          ///< along the grid's x, in clusters of shape.cluster
   std::uint32_t threads = 0;
   std::uint32_t shared_bytes = 0;  ///< dynamic
   std::int32_t stages = 0;         ///< params.stages
 };
 
-/// The cheapest shape by a reckoning of cycles that was fitted to an H200 (docs/decisions/0031). Pure.
+/// The cheapest shape by a reckoning of cycles that was fitted to an H200 (docs/decisions/0031, 0103). Pure.
 WgmmaTilesShape choose_wgmma_tiles(const WgmmaTilesProblem& problem, std::int64_t num_sms);
 
 /// Pure. `shared_bytes_per_block` is the most that a block may have, its static bytes included. What the kernel does
@@ -62,8 +67,8 @@ CopyMap map_wgmma_tiles_input(const device::cuda::Driver& driver, const WgmmaTil
                               const WgmmaTilesShape& shape, const void* input, std::int64_t rows, std::int64_t k,
                               std::int64_t stride);
 
-/// The map of a weight (n, k) in tiles as `weights` says, for shapes of the same warpgroups and stage_turns. `gated` if
-/// the unit's epilogue is. Throws DeviceError.
+/// The map of a weight (n, k) in tiles as `weights` says, for shapes that differ in block_tokens and splits only.
+/// `gated` if the unit's epilogue is. Throws DeviceError.
 CopyMap map_wgmma_tiles_weight(const device::cuda::Driver& driver, const WgmmaTilesWeights& weights,
                                const WgmmaTilesShape& shape, bool gated, const void* weight, std::int64_t n,
                                std::int64_t k);

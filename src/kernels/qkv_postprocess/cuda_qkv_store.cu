@@ -234,11 +234,8 @@ __device__ __forceinline__ void store_wide(const CudaQkvStoreParams& p) {
       turns[0] = *reinterpret_cast<const float4*>(table);
       turns[1] = *reinterpret_cast<const float4*>(table + 4);
     }
-    if (!waited) {
-      wait_for_producers();
-      release_consumers();  // not before: see cuda_decode.cu
-      waited = true;
-    }
+    if (!waited) wait_for_producers();
+    waited = true;
     const std::int64_t from = token * head.stride + head.index * kWideDim;
     float x[4], y[4];
     load_four(x, head.from, from + first);
@@ -298,6 +295,7 @@ using namespace pagoda;
 using namespace pagoda::kernels;
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_store(const __grid_constant__ CudaQkvStoreParams p) {
+  release_consumers();
   if constexpr (kHeads > 0) {
     if (p.wide != 0) return store_wide(p);
   }
@@ -309,7 +307,6 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_store(const __grid_
   Token token = fetch_token(p, head, idle ? 0 : blockIdx.y);
   const Weights weights = fetch_weights(p, head);
   wait_for_producers();
-  release_consumers();  // not before: see cuda_decode.cu
   if (idle) return;
   for (std::int64_t at = blockIdx.y; at < p.tokens; at += gridDim.y) {
     if (at != blockIdx.y) token = fetch_token(p, head, at);

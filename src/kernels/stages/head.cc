@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "kernels/gather_rows/gather_rows.h"
 #include "kernels/stages/cuda_stages.h"
 #include "kernels/stages/linear_chain.h"
 
@@ -16,19 +17,6 @@ using tensor::DType;
 using tensor::MatrixView;
 
 constexpr std::int64_t kLogitsPiece = 4096;
-
-struct GatherParams {
-  MatrixView from, to;
-  const std::int64_t* rows;
-};
-
-/// Units are wanted rows.
-template <class T>
-void gather(const GatherParams& p, device::HostRange range) {
-  for (std::int64_t i = range.begin; i < range.end; ++i) {
-    std::copy_n(p.from.row<T>(p.rows[i]), p.from.cols, p.to.row<T>(i));
-  }
-}
 
 struct CapParams {
   MatrixView logits;
@@ -67,9 +55,9 @@ struct Chain {
 
   template <class T>
   void launch(const HeadArgs& args, device::Stream& stream) const {
-    device::host(stream).launch(gather<T>, GatherParams{args.residual, args.hidden, args.wanted}, args.num_wanted, 64);
     MatrixView hidden = args.hidden;
     hidden.rows = args.num_wanted;
+    gather_rows({.input = args.residual, .output = hidden, .rows = args.wanted}, stream);
     MatrixView logits = args.logits;
     logits.rows = args.num_wanted;
     norm.launch({hidden, hidden}, stream);

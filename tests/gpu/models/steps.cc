@@ -142,6 +142,47 @@ TEST_P(StepsOnGpu, GreedyIdsAreTheReferencesUpToNearTies) {
   }
 }
 
+// Past the last layer's attention a step has only the tokens that are wanted, if they are few.
+TEST_P(StepsOnGpu, LogitsOfSomeTokensAreThoseOfAll) {
+  constexpr std::int32_t kFirst = 60, kAll = 150;
+  const std::vector<std::int32_t> own = ids(kAll, 2);
+  const std::vector<float> exact = reference_logits(model_, own);
+  const auto tail = [&](const std::vector<float>& logits, std::int64_t tokens) {
+    return std::vector<float>(logits.end() - tokens * model_.vocab, logits.end());
+  };
+  for (const bool deterministic : {false, true}) {
+    model::PlanOptions options = small_options();
+    options.deterministic = deterministic;
+    GpuRunner runner(model_.file, options, kCache);
+    RunnerDriver all(*runner);
+    all.start(3, own);
+    all.run_through(3, kAll);
+    for (const std::int32_t wanted : {1, 2, 5, 11, 40}) {
+      RunnerDriver driver(*runner, static_cast<unsigned>(wanted));
+      driver.start(3, own);
+      driver.start(5, ids(31, 4));
+      driver.step({{.slot = 3, .count = kFirst}, {.slot = 5, .count = 30}});
+      driver.step({{.slot = 5, .count = 1, .wants_id = true},
+                   {.slot = 3,
+                    .count = kAll - kFirst,
+                    .wants_id = true,
+                    .want = Want::kLogits,
+                    .want_from = kAll - kFirst - wanted}});
+      const std::vector<float>& logits = driver.logits(3);
+      ASSERT_EQ(std::ssize(logits), wanted * model_.vocab);
+      EXPECT_LE(logit_error(logits, tail(exact, wanted)), kBound) << wanted << " tokens";
+      std::vector<float> before = tail(exact, wanted + 1);
+      before.resize(logits.size());
+      EXPECT_GT(logit_error(logits, before), kBound) << "the comparison is blind";
+      if (deterministic) {
+        EXPECT_TRUE(same_bits(logits, tail(all.logits(3), wanted))) << wanted << " tokens";
+      }
+      expect_greedy(model_, own, {driver.ids(3).back()}, pagoda::format("{} tokens wanted", wanted));
+      expect_greedy(model_, ids(31, 4), {driver.ids(5).back()}, "the decode beside it");
+    }
+  }
+}
+
 // With `deterministic` the bits of a row follow from its own sequence alone.
 TEST_P(StepsOnGpu, DeterministicRowsAreTheSameBitsInAnyStep) {
   const std::vector<std::int32_t> own = ids(150, 2);

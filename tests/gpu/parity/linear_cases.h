@@ -13,7 +13,7 @@
 namespace pagoda::parity {
 
 inline constexpr std::int64_t kMostLinearRows = 257;
-inline constexpr std::int64_t kLinearRows[] = {1, 2, 3, 8, 9, 16, 17, 33, 100, kMostLinearRows};
+inline constexpr std::int64_t kLinearRows[] = {1, 2, 3, 8, 9, 16, 17, 33, 100, 200, kMostLinearRows};
 struct LinearCase {
   std::vector<WeightCase> weights;
   std::int64_t k = 0;
@@ -56,6 +56,7 @@ inline std::vector<LinearCase> linear_cases() {
     all.push_back({.weights = beside_bf16, .k = 520, .deterministic = deterministic});
   }
   all.push_back({.weights = {{"bf16", 1201, false}}, .k = 264});
+  all.push_back({.weights = {{"bf16", 17000, true}}, .k = 72});  // more than a round of blocks
   if (is_chosen("fp8_e4m3")) {
     all.push_back({.weights = {{"fp8_e4m3", 96, true, true}, {"fp8_e4m3", 33, false, true}}, .k = 1208});
     all.push_back({.weights = {{"fp8_e4m3", 96, true, true, true}, {"fp8_e4m3", 33, false, true, true}}, .k = 1208});

@@ -1,11 +1,14 @@
 // The cases of the stages between attention.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "gpu/parity/products.h"
+#include "kernels/gather_rows/gather_rows.h"
 #include "kernels/stages/attention_in.h"
 #include "kernels/stages/ffn_in.h"
 #include "kernels/stages/head.h"
@@ -23,6 +26,15 @@ using tensor::DType;
 
 inline constexpr std::int64_t kMostStageRows = 40;
 inline constexpr std::int64_t kStageRows[] = {1, 2, 3, 9, 16, 17, 33};
+inline constexpr std::int64_t kManyStageRows[] = {100, 200};  ///< of cases that are wide enough for their kernels
+inline constexpr std::int64_t kWideCase = 17000;              ///< rows of weights that are more than a round of blocks
+
+/// The rows of a case whose product takes as many as `most`.
+inline std::vector<std::int64_t> stage_rows(std::int64_t most) {
+  std::vector<std::int64_t> rows(std::begin(kStageRows), std::end(kStageRows));
+  if (most > kMostStageRows) rows.insert(rows.end(), std::begin(kManyStageRows), std::end(kManyStageRows));
+  return rows;
+}
 inline constexpr double kEpsilon = 1e-5;
 
 /// Runs the candidate that the plan would take, if it is one of CUDA's.
@@ -114,12 +126,17 @@ struct OutCase {
   float scale, shift;
   bool attention;
   bool bias;
+  std::int64_t most_rows = kMostStageRows;
 };
 
 inline std::vector<OutCase> out_cases() {
-  return {{320, 136, "bf16", false, 1, 0, true, false},   {1000, 268, "bf16", false, 0.7f, 0, false, true},
-          {320, 136, "bf16", true, 0.7f, 1, true, false}, {4096, 136, "bf16", false, 1, 0, false, false},
-          {512, 132, "q4_k", false, 0.7f, 0, true, true}, {288, 132, "q4_1", true, 1, 0, false, false}};
+  return {{320, 136, "bf16", false, 1, 0, true, false},
+          {1000, 268, "bf16", false, 0.7f, 0, false, true},
+          {320, 136, "bf16", true, 0.7f, 1, true, false},
+          {4096, 136, "bf16", false, 1, 0, false, false},
+          {512, 132, "q4_k", false, 0.7f, 0, true, true},
+          {288, 132, "q4_1", true, 1, 0, false, false},
+          {72, kWideCase, "bf16", false, 0.7f, 0, false, true, 200}};
 }
 
 inline kernels::SublayerOutProblem out_problem(const OutCase& c, const kernels::LinearProblem& product, bool exact) {
@@ -138,13 +155,19 @@ struct FfnCase {
   kernels::ActivationKind kind;
   float shift;
   bool bias;
+  std::int64_t most_rows = kMostStageRows;
 };
 
 inline std::vector<FfnCase> ffn_cases() {
   using enum kernels::ActivationKind;
-  return {{136, 204, "bf16", "bf16", kSilu, 0, false}, {264, 1004, "bf16", "bf16", kGeluTanh, 1, false},
-          {512, 100, "q4_k", "q6_k", kSilu, 0, false}, {288, 52, "q4_1", "q4_1", kGeluTanh, 1, false},
-          {288, 52, "mxfp4", "mxfp4", kSilu, 0, true}, {512, 52, "q4_k", "q4_k", kSilu, 0, false}};
+  return {{136, 204, "bf16", "bf16", kSilu, 0, false},
+          {264, 1004, "bf16", "bf16", kGeluTanh, 1, false},
+          {512, 100, "q4_k", "q6_k", kSilu, 0, false},
+          {288, 52, "q4_1", "q4_1", kGeluTanh, 1, false},
+          {288, 52, "mxfp4", "mxfp4", kSilu, 0, true},
+          {512, 52, "q4_k", "q4_k", kSilu, 0, false},
+          {72, kWideCase / 2, "bf16", "bf16", kGeluTanh, 0, true, 200},
+          {96, kWideCase / 2, "q8_0", "q8_0", kSilu, 0, false, 200}};
 }
 
 inline kernels::FfnInProblem ffn_problem(const FfnCase& c, const kernels::LinearProblem& product, bool exact) {
@@ -197,12 +220,12 @@ inline std::vector<CompileUnit> stage_units(const device::DeviceCaps& caps) {
     add_units(units, kernels::attention_in_kernels(), in_problem(c, product, false), caps);
   }
   for (const OutCase& c : out_cases()) {
-    const auto product = planned({{c.format, c.hidden, c.bias}}, c.k, kMostStageRows, caps);
+    const auto product = planned({{c.format, c.hidden, c.bias}}, c.k, c.most_rows, caps);
     const auto kernels = c.attention ? kernels::attention_out_kernels() : kernels::ffn_out_kernels();
     add_units(units, kernels, out_problem(c, product, false), caps);
   }
   for (const FfnCase& c : ffn_cases()) {
-    const auto product = planned(ffn_weights(c), c.hidden, kMostStageRows, caps);
+    const auto product = planned(ffn_weights(c), c.hidden, c.most_rows, caps);
     add_units(units, kernels::ffn_in_kernels(), ffn_problem(c, product, false), caps);
   }
   for (const HeadCase& c : head_cases()) {
@@ -212,6 +235,7 @@ inline std::vector<CompileUnit> stage_units(const device::DeviceCaps& caps) {
     deterministic.deterministic = true;
     add_units(units, kernels::head_kernels(), head_problem(c, deterministic, false), caps);
   }
+  std::ranges::copy(kernels::gather_rows_units(caps), std::back_inserter(units));
   return units;
 }
 

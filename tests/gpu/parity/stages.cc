@@ -1,4 +1,4 @@
-// attention_out, ffn_out, ffn_in and head, against the chains of their references.
+// attention_out, ffn_out, ffn_in and head, against the chains of their references; gather_rows.
 #include <algorithm>
 
 #include "gpu/parity/parity.h"
@@ -83,7 +83,7 @@ double error_once(const Plain& stage, std::int64_t m) {
 
 void run_out(const OutCase& c, std::span<const kernels::SublayerOutKernel> kernels) {
   Gpu& gpu = Gpu::get();
-  const Weights weights = make_weights({{c.format, c.hidden, c.bias}}, c.k, kMostStageRows, 60);
+  const Weights weights = make_weights({{c.format, c.hidden, c.bias}}, c.k, c.most_rows, 60);
   const auto problem = out_problem(c, weights.gpu, false), exact = out_problem(c, weights.reference, true);
   const std::vector<float> norm = norm_weights(c.hidden, 3);
   const Buffer gpu_norm = Buffer::of(norm);
@@ -112,7 +112,7 @@ void run_out(const OutCase& c, std::span<const kernels::SublayerOutKernel> kerne
                        reinterpret_cast<std::byte*>(host_scratch.data())},
                       gpu.host());
   };
-  for (const std::int64_t m : kStageRows) run_plain(stage, m);
+  for (const std::int64_t m : stage_rows(c.most_rows)) run_plain(stage, m);
 }
 
 TEST(SublayerOutOnGpu, WhatIsAddedIsNearTheReference) {
@@ -124,7 +124,7 @@ TEST(SublayerOutOnGpu, WhatIsAddedIsNearTheReference) {
 TEST(FfnInOnGpu, IsNearTheReference) {
   Gpu& gpu = Gpu::get();
   for (const FfnCase& c : ffn_cases()) {
-    const Weights weights = make_weights(ffn_weights(c), c.hidden, kMostStageRows, 70);
+    const Weights weights = make_weights(ffn_weights(c), c.hidden, c.most_rows, 70);
     const auto problem = ffn_problem(c, weights.gpu, false), exact = ffn_problem(c, weights.reference, true);
     const std::vector<float> norm = norm_weights(c.hidden, 4);
     const Buffer gpu_norm = Buffer::of(norm);
@@ -154,7 +154,7 @@ TEST(FfnInOnGpu, IsNearTheReference) {
                          reinterpret_cast<std::byte*>(host_scratch.data())},
                         gpu.host());
     };
-    for (const std::int64_t m : kStageRows) run_plain(stage, m);
+    for (const std::int64_t m : stage_rows(c.most_rows)) run_plain(stage, m);
   }
 }
 
@@ -206,6 +206,38 @@ void run_owed(std::int64_t m) {
 
 TEST(SublayerOutOnGpu, WhatIsOwedIsSettledByTheNextStage) {
   for (const std::int64_t m : kStageRows) run_owed(m);
+}
+
+TEST(GatherRowsOnGpu, RowsAreTheInputsToTheBit) {
+  constexpr std::int64_t kRows = 37;
+  note_units(kernels::gather_rows_units(Gpu::get().caps()));
+  const auto step = kernels::prepare_gather_rows(Gpu::get().device()).value();
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    // Less than a block's threads take in one turn, and more.
+    for (const std::int64_t cols : {8, 328, 5000}) {
+      Matrix input(dtype, kRows, cols, cols + 8), output(dtype, 5, cols, cols + 16);
+      const std::vector<float> values = bf16_floats(normal_floats(kRows * cols, 7));
+      const std::vector<std::int64_t> rows = {36, 0, 17, 18, 5};
+      const Buffer gpu_rows = Buffer::of(rows);
+      run_every_way(
+          [&] {
+            output.poison();
+            input.write(values);
+          },
+          [&](device::cuda::CudaStream& stream) {
+            step.launch({.input = input.view, .output = output.view, .rows = gpu_rows.as<std::int64_t>()}, stream);
+          },
+          [&](const std::string& way) {
+            std::vector<float> got = output.read();
+            for (std::size_t i = 0; i < rows.size(); ++i) {
+              const auto row = values.begin() + rows[i] * cols;
+              EXPECT_TRUE(std::equal(row, row + cols, got.begin() + static_cast<std::int64_t>(i) * cols))
+                  << way << ", " << cols << " columns, row " << rows[i];
+            }
+            return got;
+          });
+    }
+  }
 }
 
 /// The head of one case on both sides; `keep` holds what its launches read.

@@ -24,12 +24,12 @@ constexpr const char* kGpus[] = {"h200", "a100", "l4", "b200", "rtx5090"};
 
 /// What sizes registers, tiles and unrolling, and modes; never n, k, counts, windows or scales, which are parameters.
 const std::set<std::string> kConstants = {
-    "BLOCKS",       "BLOCK_TOKENS", "ELEMENT",     "EPILOGUE",   "OUTPUT",      "FORMAT",      "FROM_MMA16",
-    "GROUP",        "HEAD_DIM_K",   "HEAD_DIM_V",  "INPUT_BF16", "INPUT_FLOAT", "INTERLEAVED", "KEYS",
-    "KEY_DIM",      "KIND",         "KV_FP8",      "MIN_BLOCKS", "NORM",        "RELEASE",     "ROW_TILES",
-    "SOFTCAP",      "STAGES",       "STAGE_TURNS", "THREADS",    "TOKENS",      "TOKEN_TILES", "TO_MMA16",
-    "UPDATE_FLOAT", "VALUE_DIM",    "WARPGROUPS",  "WARPS",      "CLUSTER",     "WEIGHTS",     "LAYOUT",
-    "STAGE_UNITS",  "AT_ONCE",      "ORDERED"};
+    "BLOCKS",       "BLOCK_TOKENS", "ELEMENT",     "EPILOGUE",      "OUTPUT",      "FORMAT",      "FROM_MMA16",
+    "GROUP",        "HEAD_DIM_K",   "HEAD_DIM_V",  "INPUT_BF16",    "INPUT_FLOAT", "INTERLEAVED", "KEYS",
+    "KEY_DIM",      "KIND",         "KV_FP8",      "MIN_BLOCKS",    "NORM",        "RELEASE",     "ROW_TILES",
+    "SOFTCAP",      "STAGES",       "STAGE_TURNS", "THREADS",       "TOKENS",      "TOKEN_TILES", "TO_MMA16",
+    "UPDATE_FLOAT", "VALUE_DIM",    "WARPGROUPS",  "WARPS",         "CLUSTER",     "WEIGHTS",     "LAYOUT",
+    "STAGE_UNITS",  "AT_ONCE",      "ORDERED",     "BLOCK_COLUMNS", "ROWS"};
 
 struct Source {
   std::string path;
@@ -136,6 +136,7 @@ TEST(GpuPlans, NameUnitsThatThereAre) {
       for (const CompileUnit& unit : units) {
         EXPECT_TRUE(embedded.contains(unit.source)) << unit.source;
         const bool own = unit.source == "kernels/linear/cuda_wgmma_tiles.cu" ||
+                         unit.source == "kernels/linear/cuda_wgmma_columns.cu" ||
                          unit.source == "kernels/attention/cuda_prefill_sm90.cu";
         EXPECT_EQ(unit.architecture, caps.gpu.architecture() + (own ? "a" : "")) << unit.source;
         EXPECT_TRUE(!own || caps.gpu.compute() == 90) << unit.source;
@@ -289,8 +290,8 @@ TEST(GpuPlans, CodesAreMultipliedInF16BehindNorms) {
       in_f16("h200", {.dummy_weights = "q4_0", .dummy_head = "q4_0"}),
       ElementsAre("cuda_mma_bulk_codes.cu", "cuda_rms_norm.cu", "cuda_wgmma_tiles.cu", "cuda_whole_bulk_codes.cu"));
   EXPECT_THAT(in_f16("h200", {.dummy_weights = "q6_k", .dummy_head = "q6_k"}),
-              ElementsAre("cuda_mma_bulk_codes.cu", "cuda_rms_norm.cu", "cuda_unpack_codes.cu", "cuda_wgmma_tiles.cu",
-                          "cuda_whole_bulk_codes.cu"));
+              ElementsAre("cuda_mma_bulk_codes.cu", "cuda_rms_norm.cu", "cuda_unpack_codes.cu", "cuda_wgmma_columns.cu",
+                          "cuda_wgmma_tiles.cu", "cuda_whole_bulk_codes.cu"));
   EXPECT_THAT(in_f16("h200", {.deterministic = true, .dummy_weights = "q4_0", .dummy_head = "q4_0"}), IsEmpty());
   for (const char* format : {"bf16", "mxfp4", "nvfp4", "affine4_g64"}) {
     EXPECT_THAT(in_f16("h200", {.dummy_weights = format, .dummy_head = format}), IsEmpty()) << format;

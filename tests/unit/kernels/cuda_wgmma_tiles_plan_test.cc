@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "device/cuda/driver.h"
+#include "quant/format.h"
 
 namespace pagoda::kernels {
 namespace {
@@ -24,13 +25,32 @@ TEST(WgmmaTilesPlan, ABatchOfDecodeTakesAllItsRowsInOneBlock) {
 }
 
 TEST(WgmmaTilesPlan, TheShapesThatWereFastestOnAnH200AreChosen) {
-  // Gate and up: 304 blocks of 64 rows are three rounds where 152 of 128 are two that read as much as four.
-  EXPECT_EQ(choose_wgmma_tiles(problem(64, {9728, 9728}, 2560, 3), kSms), (WgmmaTilesShape{1, 64, 4, 1}));
-  EXPECT_EQ(choose_wgmma_tiles(problem(64, {14336, 14336}, 4096, 3), kSms), (WgmmaTilesShape{2, 64, 2, 1}));
   EXPECT_EQ(choose_wgmma_tiles(problem(256, {28672}, 4096, 0), kSms), (WgmmaTilesShape{2, 256, 2, 1}));
   EXPECT_EQ(choose_wgmma_tiles(problem(256, {4096, 1024, 1024}, 2560, 0), kSms), (WgmmaTilesShape{2, 128, 2, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(256, {2560}, 4096, 1), kSms), (WgmmaTilesShape{2, 128, 2, 3}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(256, {2560}, 9728, 1), kSms), (WgmmaTilesShape{2, 128, 2, 3}));
   EXPECT_EQ(choose_wgmma_tiles(problem(2048, {28672}, 4096, 0), kSms), (WgmmaTilesShape{2, 256, 2, 1, 2}));
   EXPECT_EQ(choose_wgmma_tiles(problem(2048, {2560}, 4096, 2), kSms), (WgmmaTilesShape{2, 192, 2, 1}));
+}
+
+// 152 blocks of 128 rows are two rounds of 132 multiprocessors, 122 of 160 rows are one.
+TEST(WgmmaTilesPlan, OtherNumbersOfColumnsSaveARound) {
+  const std::array<std::int64_t, 3> gate_up = {9728, 9728};
+  EXPECT_EQ(choose_wgmma_tiles(problem(256, gate_up, 2560, 3), kSms), (WgmmaTilesShape{2, 256, 2, 1, 1, 160}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(128, gate_up, 2560, 3), kSms), (WgmmaTilesShape{2, 128, 2, 1, 1, 160}));
+  EXPECT_EQ(choose_wgmma_tiles(problem(64, gate_up, 2560, 3), kSms), (WgmmaTilesShape{2, 64, 2, 1, 1, 160}));
+  const WgmmaTilesPlan plan =
+      plan_wgmma_tiles(problem(200, gate_up, 2560, 3), {2, 256, 2, 1, 1, 160}, kSms, kSharedBytes);
+  EXPECT_EQ(plan.blocks, 122u);
+  EXPECT_EQ(plan.stages, 4);
+  EXPECT_STREQ(plan.function, "wgmma_columns");
+  // Neither many rows, nor what is no bf16.
+  for (const std::int64_t m : {384, 512, 2048}) {
+    EXPECT_FALSE(choose_wgmma_tiles(problem(m, gate_up, 2560, 3), kSms).columns()) << m;
+  }
+  auto e4m3 = problem(256, gate_up, 2560, 3);
+  e4m3.weights = kWgmmaE4m3Rows;
+  EXPECT_FALSE(choose_wgmma_tiles(e4m3, kSms).columns());
 }
 
 TEST(WgmmaTilesPlan, OneScaleARowLeavesRoomForLargerBlocks) {
@@ -46,6 +66,39 @@ TEST(WgmmaTilesPlan, OneScaleARowLeavesRoomForLargerBlocks) {
   for (std::int64_t m = 17; m < 2500; m += 211) {
     p.m = m;
     EXPECT_GE(plan_wgmma_tiles(p, choose_wgmma_tiles(p, kSms), kSms, kSharedBytes).stages, 2) << m;
+  }
+}
+
+WgmmaTilesProblem codes_problem(std::int64_t m, std::array<std::int64_t, 3> n, std::int64_t k, int epilogue) {
+  WgmmaTilesProblem p = problem(m, n, k, epilogue);
+  p.format = quant::find_format("packed4_g128");
+  p.weights = wgmma_tiles_codes(*p.format->coding);
+  return p;
+}
+
+TEST(WgmmaTilesPlan, CodesOfABatchFillTheMultiprocessors) {
+  // 112 blocks of 256 rows are one round where 224 of 128 are two.
+  EXPECT_EQ(choose_wgmma_tiles(codes_problem(64, {14336, 14336}, 4096, 3), kSms), (WgmmaTilesShape{4, 64, 2, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(codes_problem(64, {4096, 1024, 1024}, 4096, 0), kSms), (WgmmaTilesShape{1, 64, 4, 1}));
+  EXPECT_EQ(choose_wgmma_tiles(codes_problem(64, {4096}, 14336, 1), kSms), (WgmmaTilesShape{2, 64, 4, 4}));
+  EXPECT_EQ(choose_wgmma_tiles(codes_problem(17, {4096, 1024, 1024}, 4096, 0), kSms).block_tokens, 32);
+  // A residual unit keeps what it adds to in registers that seventeen warps do not have.
+  for (std::int64_t n = 64; n < 40000; n += 1111) {
+    EXPECT_LE(choose_wgmma_tiles(codes_problem(64, {n}, 4096, 2), kSms).warpgroups, 2) << n;
+  }
+}
+
+TEST(WgmmaTilesPlan, EveryShapeOfCodesThatIsChosenFits) {
+  for (const quant::Format* format : quant::all_formats()) {
+    if (format->coding == nullptr || format->coding->bits != 4) continue;  // others become mma16 first
+    for (const std::int64_t m : {17, 33, 65, 129, 2048}) {
+      for (const int epilogue : {0, 1, 2, 3}) {
+        auto p = codes_problem(m, {30000, epilogue < 3 ? 0 : 30000}, 1024, epilogue);
+        p.format = format;
+        p.weights = wgmma_tiles_codes(*format->coding);
+        EXPECT_GE(plan_wgmma_tiles(p, choose_wgmma_tiles(p, kSms), kSms, kSharedBytes).stages, 3) << format->name;
+      }
+    }
   }
 }
 
@@ -81,7 +134,7 @@ TEST(WgmmaTilesPlan, EveryShapeThatIsChosenFits) {
         EXPECT_LE(plan.shared_bytes + 1024, kSharedBytes);
         EXPECT_GE(plan.blocks, 1u);
         EXPECT_LE(plan.blocks, kSms);
-        EXPECT_EQ(plan.defines.size(), 7u);
+        EXPECT_EQ(plan.defines.size(), plan.shape.columns() ? 4u : 7u);
       }
     }
   }
@@ -127,6 +180,14 @@ TEST(WgmmaTilesPlan, MapsSayWhereMatricesLie) {
   EXPECT_EQ(asked.swizzle, device::cuda::kTensorMapSwizzle128);
   map_wgmma_tiles_weight(driver, kWgmmaBf16, shape, false, nullptr, 100, 1208);
   EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{32, 32, 8}));
+  const WgmmaTilesShape columns{.block_columns = 160};
+  map_wgmma_tiles_weight(driver, kWgmmaBf16, columns, true, nullptr, 100, 1208);
+  EXPECT_EQ(asked.sizes, (std::vector<std::uint64_t>{16, 38 * 16, 7}));  // words of a row, of all turns, tiles
+  EXPECT_EQ(asked.strides, (std::vector<std::uint64_t>{64, 38 * 1024}));
+  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{16, 16, 5}));
+  EXPECT_EQ(asked.swizzle, device::cuda::kTensorMapSwizzle64);
+  map_wgmma_tiles_weight(driver, kWgmmaBf16, columns, false, nullptr, 100, 1208);
+  EXPECT_EQ(asked.box, (std::vector<std::uint32_t>{16, 16, 10}));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <numeric>
 
 #include "fixtures/tiny_model.h"
@@ -37,23 +38,39 @@ class Bench {
 
   const Plan& plan() const { return plan_; }
 
-  std::vector<std::vector<double>> forward(const std::vector<std::int32_t>& ids, std::int64_t chunk) {
+  /// Launches of a step of one row, recorded and not run.
+  std::size_t launches(std::int64_t tokens, std::int64_t wanted) {
+    const std::vector<kernels::GroupInputs> groups(plan_.spec.cache_groups.size());
+    device::HostGraph graph;
+    stream_.begin_capture(graph);
+    decoder_->forward({.step = {.num_tokens = tokens, .num_rows = 1}, .groups = groups, .num_wanted = wanted}, stream_);
+    stream_.end_capture();
+    return graph.num_nodes();
+  }
+
+  using Wants = std::function<bool(std::int64_t token)>;
+
+  /// Logits of the tokens that are wanted.
+  std::vector<std::vector<double>> forward(
+      const std::vector<std::int32_t>& ids, std::int64_t chunk,
+      const Wants& wants = [](std::int64_t) { return true; }) {
     std::vector<std::vector<double>> logits;
     std::vector<std::int32_t> table(static_cast<std::size_t>(blocks_));
     std::iota(table.begin(), table.end(), 0);
     std::shuffle(table.begin(), table.end(), std::mt19937(5));
     for (std::int64_t start = 0; start < std::ssize(ids); start += chunk) {
-      run_chunk(ids, start, std::min(chunk, std::ssize(ids) - start), table, logits);
+      run_chunk(ids, start, std::min(chunk, std::ssize(ids) - start), table, wants, logits);
     }
     return logits;
   }
 
  private:
   void run_chunk(const std::vector<std::int32_t>& ids, std::int64_t start, std::int64_t count,
-                 const std::vector<std::int32_t>& table, std::vector<std::vector<double>>& logits) {
+                 const std::vector<std::int32_t>& table, const Wants& wants, std::vector<std::vector<double>>& logits) {
     const std::int64_t block = plan_.options.block_size;
-    std::vector<std::int64_t> positions, slots;
+    std::vector<std::int64_t> positions, slots, wanted;
     for (std::int64_t t = start; t < start + count; ++t) {
+      if (wants(t)) wanted.push_back(t - start);
       positions.push_back(t);
       slots.push_back(table[static_cast<std::size_t>(t / block)] * block + t % block);
     }
@@ -73,13 +90,14 @@ class Bench {
                                         .positions = positions.data(),
                                         .row_offsets = offsets,
                                         .row_starts = &start},
-                               .groups = groups};
+                               .groups = groups,
+                               .wanted = wanted.data(),
+                               .num_wanted = std::ssize(wanted)};
     decoder_->forward(inputs, stream_);
-    for (std::int64_t first = 0; first < count; first += decoder_->head_rows()) {
-      std::vector<std::int64_t> wanted;
-      for (std::int64_t t = first; t < std::min(count, first + decoder_->head_rows()); ++t) wanted.push_back(t);
-      decoder_->head(wanted.data(), std::ssize(wanted), stream_);
-      for (std::int64_t r = 0; r < std::ssize(wanted); ++r) {
+    for (std::int64_t first = 0; first < std::ssize(wanted); first += decoder_->head_rows()) {
+      const std::int64_t part = std::min(decoder_->head_rows(), std::ssize(wanted) - first);
+      decoder_->head(inputs, first, part, stream_);
+      for (std::int64_t r = 0; r < part; ++r) {
         std::vector<double> row(static_cast<std::size_t>(plan_.spec.vocab));
         for (std::size_t i = 0; i < row.size(); ++i) {
           row[i] = plan_.activation == tensor::DType::kF64 ? decoder_->logits().row<double>(r)[i]
@@ -217,6 +235,45 @@ TEST_P(Reference, CpuIsNear) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Reference, testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
+
+// What the last layer leaves out for tokens that nobody wants: nothing that reaches one that is wanted, in its step or
+// in a later one.
+TEST_P(Reference, UnwantedTokensChangeNoBit) {
+  const TinyModel model(GetParam().config);
+  const std::vector<std::int32_t> ids = fixtures::some_ids(43, model.config().vocab);
+  PlanOptions options;
+  options.max_step_tokens = 43;
+  options.block_size = 8;
+  options.max_rows = 16;  // 21 of 43 are more than the last layer is narrowed to
+  for (const device::DeviceCaps& caps : {device::reference_caps(), device::cpu_caps(device::detect_isa()).value()}) {
+    Bench bench(model, caps, options);
+    const auto whole = bench.forward(ids, 43);
+    for (const std::int64_t chunk : {43, 17, 2}) {
+      for (const std::int64_t each : {2, 3, 43}) {
+        const auto wants = [&](std::int64_t token) { return token % each == each - 1; };
+        std::vector<std::vector<double>> expected;
+        for (std::int64_t t = 0; t < 43; ++t) {
+          if (wants(t)) expected.push_back(whole[static_cast<std::size_t>(t)]);
+        }
+        EXPECT_EQ(most_different(bench.forward(ids, chunk, wants), expected), 0)
+            << caps.name << ", one of " << each << " in chunks of " << chunk;
+      }
+    }
+  }
+}
+
+TEST(Model, LaunchesOfAStepFollowFromWhatItWants) {
+  PlanOptions options;
+  options.max_step_tokens = 43;
+  options.max_rows = 16;
+  Bench bench(TinyModel({}), device::reference_caps(), options);
+  const std::size_t all = bench.launches(43, 43);
+  EXPECT_EQ(bench.launches(43, 17), all) << "more than are gathered";
+  EXPECT_EQ(bench.launches(43, 16), all + 2) << "two buffers are gathered";
+  EXPECT_EQ(bench.launches(43, 1), all + 2);
+  EXPECT_LT(bench.launches(43, 0), all) << "the last layer ends with its keys";
+  EXPECT_EQ(bench.launches(1, 0), bench.launches(1, 1)) << "as it is recorded";
+}
 
 /// Each property that a file can declare changes the result: none is dropped on the way.
 TEST(Model, EveryDeclaredPropertyCounts) {

@@ -235,6 +235,42 @@ TEST_P(HostRunner, SlicesOfTheHeadMakeNoDifference) {
   EXPECT_EQ(logits[0], logits[2]);
 }
 
+// Rows of one step that want different things: each gets the bits that it gets alone.
+TEST_P(HostRunner, WhatARowWantsIsItsOwn) {
+  const auto logits_of = [&](std::int32_t slot) {
+    RunnerSetup setup = runner();
+    RunnerDriver driver(*setup);
+    driver.start(slot, fixtures::some_ids(20 + slot, 67, static_cast<unsigned>(slot)));
+    driver.run_through(slot, 90);
+    return driver.logits(slot);
+  };
+  const std::vector<float> first = logits_of(0), second = logits_of(1), third = logits_of(2);
+  RunnerSetup setup = runner();
+  RunnerDriver driver(*setup);
+  for (std::int32_t slot = 0; slot < 3; ++slot) {
+    driver.start(slot, fixtures::some_ids(20 + slot, 67, static_cast<unsigned>(slot)));
+  }
+  const auto best = [](const float* row) { return static_cast<std::int32_t>(std::max_element(row, row + 67) - row); };
+  const auto equal = [](std::span<const float> got, const float* want) {
+    return std::equal(got.begin(), got.end(), want);
+  };
+  // Nothing, but for keys and values; then the last of one, three of another and a chunk that wants nothing.
+  driver.step({{.slot = 0, .count = 12}, {.slot = 1, .count = 9}});
+  auto rows = driver.step({{.slot = 0, .count = 8, .wants_id = true},
+                           {.slot = 2, .count = 13},
+                           {.slot = 1, .count = 12, .want = sched::Want::kLogits, .want_from = 9}});
+  EXPECT_EQ(rows[0].id, best(&first[19 * 67]));
+  EXPECT_EQ(rows[1].id, sched::kNoToken);
+  ASSERT_EQ(rows[2].logits.size(), 3u * 67);
+  EXPECT_TRUE(equal(rows[2].logits, &second[18 * 67]));
+  // A decode beside a chunk of which every token is wanted: more than the last layer is narrowed to.
+  rows =
+      driver.step({{.slot = 0, .count = 1}, {.slot = 2, .count = 9, .wants_id = true, .want = sched::Want::kLogits}});
+  ASSERT_EQ(rows[1].logits.size(), 9u * 67);
+  EXPECT_TRUE(equal(rows[1].logits, &third[13 * 67]));
+  EXPECT_EQ(rows[1].id, best(&third[21 * 67]));
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, HostRunner, testing::ValuesIn(fixtures::host_settings()),
                          [](const auto& test) { return test.param.name; });
 
