@@ -82,10 +82,8 @@ class AttentionRun {
                                           .num_prefill_items = std::ssize(data_.items)},
                                 .pages = {.data = pages.data(), .block_stride = stride_, .num_blocks = data_.num_pages},
                                 .scratch = scratch_.data()};
-    Buffer between(16);  // a step has kernels there, so that attention finds the schedule written before it waits
     const auto launch = [&](device::cuda::CudaStream& stream) {
       schedule_.launch({args.step, args.group}, stream);
-      between.poison();
       step_.launch(args, stream);
     };
     const auto reset = [&] {
