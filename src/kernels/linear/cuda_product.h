@@ -10,7 +10,8 @@
 // What is mma16 at 33 … 256 rows may be wgmma_columns instead of wgmma_tiles: their plan says which.
 // More rows of e4m3 whose checkpoint lets x be rounded: x as e4m3 in scratch, then wgmma_tiles of e4m3 by e4m3 (9.0).
 // x is bf16, and so are weights in registers; behind a norm, whose range is known, both are f16 where all weights are
-// codes with scales of f16, whose range is that of f16 (takes_f16): three bits more at the same rate.
+// codes with scales of f16, whose range is that of f16 (takes_f16): three bits more at the same rate. Scales that are a
+// product (q4_k's d · scale) may be up to 1,023 there.
 #pragma once
 
 #include <array>

@@ -4,9 +4,9 @@
 // gate and up of 9,728 rows each are 152 blocks of 128 on 132 multiprocessors, but 122 of 160. Two warpgroups take half
 // of BLOCK_TOKENS rows of x each, or one takes 64; a lane (group, quad) has rows group and group + 8 of its warp's 16,
 // columns 2 · quad and 2 · quad + 1 of each 8, and gate and up of a column. Units, slices of k and the ring are those
-// of cuda_wgmma_units.cuh. Bytes: the weights once for every BLOCK_TOKENS rows. Chosen by the plan's reckoning at 65 to
-// 256 rows on sm_90; figures in decision 0103. Constants: BLOCK_TOKENS (128, 256), BLOCK_COLUMNS (96, 128, 160; of 128
-// rows of x also 192, 224, 256), EPILOGUE and ELEMENT as of wgmma_tiles.
+// of cuda_wgmma_units.cuh. Bytes: the weights once for every BLOCK_TOKENS rows. Chosen by the plan's reckoning at 33 to
+// 256 rows on sm_90; figures in decision 0103. Constants: BLOCK_TOKENS (64, 128, 256), BLOCK_COLUMNS (96, 128, 160; of
+// fewer than 256 rows of x also 192, 224, 256), EPILOGUE and ELEMENT as of wgmma_tiles.
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/shared_products.cuh"
 #include "kernels/cuda/vector.cuh"

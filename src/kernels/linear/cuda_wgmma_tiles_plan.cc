@@ -98,7 +98,6 @@ std::vector<WgmmaTilesShape> shapes_for(const WgmmaTilesProblem& problem, int to
   };
   const Kind kind = kind_of(problem);
   if (kind == Kind::kCodes && tokens <= 64) {
-    // The registers of seventeen warps have no room for what a residual unit adds to.
     if (problem.epilogue != 2) add(4, 2, 1);
     add(2, 4, 1);
     add(1, 4, 1);
@@ -196,6 +195,9 @@ WgmmaTilesShape choose_wgmma_tiles(const WgmmaTilesProblem& problem, std::int64_
       for (WgmmaTilesShape shape : shapes) {
         shape.splits = static_cast<int>(splits);
         if (splits > 1 && num_units(problem, shape) > num_sms / shape.cluster) continue;
+        // What may split adds to the residual, by itself where it does not split: seventeen warps have no registers for
+        // that.
+        if (splits == 1 && problem.may_split && shape.warpgroups == 4) continue;
         consider(shape);
       }
     }
