@@ -14,9 +14,10 @@ using device::DeviceCaps;
 using device::cuda::Kernel;
 using tensor::DType;
 
-constexpr std::int64_t kMostItems = 2048;  // of work beyond one a row
-constexpr std::int64_t kFewRows = 8;       // up to here few blocks with deep rings are the best
-constexpr int kCluster = 8;                // blocks, the most that every GPU of compute capability 9.0 takes
+constexpr std::int64_t kMostItems = 2048;       // of work beyond one a row
+constexpr std::int64_t kFewRows = 8;            // up to here few blocks with deep rings are the best
+constexpr int kCluster = 8;                     // blocks, the most that every GPU of compute capability 9.0 takes
+constexpr std::int64_t kLeastForClusters = 64;  // multiprocessors: smaller GPUs may have no eight that lie together
 constexpr std::int64_t kScheduleThreads = 256;
 constexpr std::int64_t kBlockReserve = 1024;  // of shared memory, that the system takes of each block
 constexpr int kPrefillWarps = 4, kPrefillRowTiles = 2, kPrefillKeys = 64;
@@ -62,7 +63,8 @@ DecodeShape decode_shape(const AttentionProblem& problem, bool few, const Device
 /// blocks no longer gain on 132 that go alone.
 bool one_row_in_clusters(const AttentionProblem& problem, const DeviceCaps& caps) {
   const std::int64_t blocks = problem.layout.kv_heads * kCluster;
-  return programmatic(caps) && blocks * 3 >= caps.gpu.num_sms && blocks * 2 <= caps.gpu.num_sms;
+  return programmatic(caps) && caps.gpu.num_sms >= kLeastForClusters && blocks * 3 >= caps.gpu.num_sms &&
+         blocks * 2 <= caps.gpu.num_sms;
 }
 
 /// By rising number of rows; the last takes all that a step may have.

@@ -11,7 +11,7 @@
 // Bytes: K and V once. Constants: HEAD_DIM_K, HEAD_DIM_V (multiples of 16), GROUP, TOKENS (most of a row), ELEMENT
 // (0 bf16, 1 e4m3), WARPS, STAGES, BLOCKS (of a multiprocessor), CLUSTER (1 or 8 blocks). H200, 2026-11-30, 32/8 heads
 // × 128: 4.38 TB/s at batch 64 and 8,192 keys; batch 1 and 2,048 keys 7.0 µs, as a cluster for each kv head 5.3 µs
-// (0101); of WARPS, STAGES, BLOCKS 8, 3, 1 and 4, 2, 2 are the best.
+// (with keys read before the wait: 0101); of WARPS, STAGES, BLOCKS 8, 3, 1 and 4, 2, 2 are the best.
 #include "kernels/attention/cuda_decode.h"
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/fragments.cuh"

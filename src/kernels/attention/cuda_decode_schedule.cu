@@ -118,7 +118,8 @@ __device__ __forceinline__ float busiest(const DecodeScheduleParams& p, const Cu
                fmaxf(fmaxf(keys_of(0), keys_of(p.blocks - 1)), fmaxf(keys_of(last_full), keys_of(full % p.blocks))));
 }
 
-/// The same in all threads; no partition for no rows. Of many rows eight threads together try a partition.
+/// The same in all threads; no partition for no rows. Of many rows eight threads together try a partition: 1 … 16
+/// parts, then ever fewer up to 256.
 __device__ __forceinline__ int choose_partition(const DecodeScheduleParams& p, const Rows& rows, long long* shared) {
   if (p.fixed_partition > 0) return p.fixed_partition;
   long long longest = 0;
@@ -127,7 +128,8 @@ __device__ __forceinline__ int choose_partition(const DecodeScheduleParams& p, c
   }
   longest = -block_min(-longest, shared);
   const int threads = p.num_rows >= kManyRows ? 8 : 1;
-  const int parts = static_cast<int>(threadIdx.x) / threads + 1;
+  const int group = static_cast<int>(threadIdx.x) / threads;
+  const int parts = threads == 1 || group < 16 ? group + 1 : min(16 + (group - 15) * (group - 15), kThreads);
   const auto partition_of = [&](long long number) {
     return max(static_cast<int>((longest + number * kUnit - 1) / (number * kUnit)), 1) * kUnit;
   };
@@ -191,8 +193,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) decode_schedule(const __g
   __shared__ int sums[kWarps];
   __shared__ int places[kSizes];  // where the next item of each size goes
   if (threadIdx.x < kSizes) places[threadIdx.x] = 0;
-  release_consumers();
   wait_for_producers();
+  release_consumers();
   for (std::int64_t row = threadIdx.x; row < min(p.num_rows, static_cast<long long>(kCachedRows)); row += kThreads) {
     cached[row] = read_range(p, row);
   }

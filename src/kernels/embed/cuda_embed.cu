@@ -21,8 +21,8 @@ __device__ __forceinline__ constexpr Coding coding_of() {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) embed(const __grid_constant__ CudaEmbedParams p) {
-  release_consumers();
   wait_for_producers();
+  release_consumers();  // not before: a step's first kernel orders all that follow behind the copy of the step's inputs
   std::int64_t id = p.ids[blockIdx.x];
   if (id < 0 && p.last_ids != nullptr) id = p.last_ids[-1 - id];
   float* output = p.output + blockIdx.x * p.output_stride;
