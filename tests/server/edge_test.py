@@ -31,6 +31,16 @@ def upload(client, size=1_000_000):
     return read_all(client)
 
 
+def serve_with(file, text, model, *flags):
+    """What `serve` says, and how it ends, with this text in its configuration file."""
+    file.seek(0)
+    file.truncate()
+    file.write(text)
+    file.flush()
+    return subprocess.run([PROGRAM, "serve", model, "--config", file.name, *flags], capture_output=True, text=True,
+                          timeout=30)
+
+
 class Http(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -518,12 +528,7 @@ class Transports(unittest.TestCase):
                 self.assertEqual(status, 413)
             for bad in ("alias = ", 'nonsense = 1\n', 'port = "x"\n', "port = 70000\n", "api-key = [[1]]\n",
                         "port = true\n", "config = \"x\"\n", "[table]\nport = 1\n", 'tls-cert = "x"\n'):
-                file.seek(0)
-                file.truncate()
-                file.write(bad)
-                file.flush()
-                done = subprocess.run([PROGRAM, "serve", "x.gguf",
-                                       "--config", file.name], capture_output=True, text=True, timeout=30)
+                done = serve_with(file, bad, "x.gguf")
                 self.assertEqual(done.returncode, 2, (bad, done.stderr))
                 self.assertTrue(done.stderr.startswith("pagoda: error: "), done.stderr)
             # Each key is checked, also one that the line overrides, and told with its line in the file.
@@ -544,12 +549,7 @@ class Transports(unittest.TestCase):
                     ('"--port" = 1\n', [], 'line 1: "--port" is no key'),
                     ('"" = 1\n', [], 'line 1: "" is no key'),
                     ('cors-origin = ["https://a.example", "https://b.example/"]\n', [], "line 1:.*https://b.example/")):
-                file.seek(0)
-                file.truncate()
-                file.write(text)
-                file.flush()
-                done = subprocess.run([PROGRAM, "serve", "x.gguf", "--config", file.name, *flags],
-                                      capture_output=True, text=True, timeout=30)
+                done = serve_with(file, text, "x.gguf", *flags)
                 self.assertEqual(done.returncode, 2, (text, done.stderr))
                 self.assertRegex(done.stderr, told)
                 self.assertEqual(done.stderr.count("\n"), 1)
@@ -559,12 +559,7 @@ class Transports(unittest.TestCase):
                     ('unix-socket = "/nowhere/x"\n', ["--host", "127.0.0.2", "--port=0"], r"pagoda: http://127\.0\.0\.2"),
                     ('host = "192.0.2.1"\nport = 1\n', ["--unix-socket", file.name + ".socket"], "pagoda: unix:/"),
                     ("port = 0\nkv-tokens = 100\n", ["--kv-bytes=9"], "pagoda: http://127")):
-                file.seek(0)
-                file.truncate()
-                file.write(text)
-                file.flush()
-                done = subprocess.run([PROGRAM, "serve", "/nowhere.gguf", "--config", file.name, *flags],
-                                      capture_output=True, text=True, timeout=30)
+                done = serve_with(file, text, "/nowhere.gguf", *flags)
                 self.assertEqual(done.returncode, 3, (text, done.stderr))
                 self.assertRegex(done.stderr, told)
         for origin in ("https://a.example", "http://localhost:3000", "http://[::1]:81", "tauri://localhost", "*"):

@@ -41,7 +41,8 @@ struct LaunchConfig {
   std::uint32_t shared_bytes = 0;  ///< dynamic
   std::uint32_t cluster = 1;       ///< blocks of a cluster along x
   /// The kernel may start while the one before it still runs: only for units in which every thread waits
-  /// (griddepcontrol.wait) before it touches anything but weights and constants, and before it exits.
+  /// (griddepcontrol.wait) before it touches anything but weights, constants and the step's inputs, and before it
+  /// exits.
   bool programmatic = false;
 };
 

@@ -1,6 +1,7 @@
 // JSON of requests, as plain values, and the writer of answers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,10 +44,13 @@ struct Json {
 /// "null", "a boolean", "a number", "a string", "a list", "an object".
 std::string_view kind_name(const Json& json);
 
+/// A refusal names a member whose name has up to so many bytes: it is not to be as large as the body.
+inline constexpr std::size_t kMostNamedBytes = 256;
+
 /// Reads strict JSON (RFC 8259) in valid UTF-8, nested at most `depth` deep, no key twice in an object, of at most two
 /// million values. Error:
-/// kInvalidArgument; its `param` is the top-level member that the fault lies in, empty if there is none. The sentence
-/// never repeats the text.
+/// kInvalidArgument; its `param` is the top-level member that the fault lies in, empty if there is none that is named.
+/// The sentence never repeats the text.
 Result<Json> parse_json(std::string_view text, int depth = 64);
 
 /// The value as JSON text: the same keys in the same order, the same digits.

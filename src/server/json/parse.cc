@@ -62,9 +62,9 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
  private:
   static constexpr const char* kHalfPair = "an escape is half of a surrogate pair";
 
-  /// For a refusal, which is not to be as large as the body.
+  /// For a refusal.
   void note_field(std::string_view key) {
-    if (open_.size() == 1) field_ = key.size() <= kMostNameBytes ? key : "";
+    if (open_.size() == 1) field_ = key.size() <= kMostNamedBytes ? key : "";
   }
   bool refuse(const char* why) {
     refusal_ = why;
@@ -100,7 +100,6 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
     return true;
   }
 
-  static constexpr std::size_t kMostNameBytes = 256;
   /// A value takes a hundred bytes or so, and its text may be two: a bound on bytes is none on memory.
   static constexpr std::size_t kMostValues = std::size_t{1} << 21;
 

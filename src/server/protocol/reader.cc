@@ -15,9 +15,8 @@ ApiError unknown_field(const std::string& name) {
   for (const RefusedField& field : refused_fields()) {
     if (field.name == name) return refuse(name, name + " " + std::string(field.reason), "unsupported_parameter");
   }
-  constexpr std::size_t kMostName = 256;
   std::string sentence = "the request has a field that this server does not know";
-  if (name.size() > kMostName) {  // and may be as large as a body
+  if (name.size() > kMostNamedBytes) {  // and may be as large as a body
     return refuse("", sentence + format(": its name has {} bytes", name.size()), "unknown_parameter");
   }
   // The name is the client's own; it is given back as JSON text, and not in the sentence.
