@@ -6,12 +6,13 @@
 // 9 at dims 8g … (16 dims for 8 if they are e4m3, widened to binary16); pieces of a row are swapped to spread over
 // banks. Blocks take (partition, kv head) in turn; copies run on into the next piece of work while one's results are
 // put together. A row's last arriver merges its partitions in key order. With CLUSTER > 1 partitions are whole rows, a
-// cluster of blocks takes one, and merges what its blocks came to through their shared memory.
+// cluster of blocks takes one, and merges what its blocks came to through their shared memory. In a programmatic launch
+// keys of earlier steps and the schedule are read before the wait (docs/decisions/0101).
 //
 // Bytes: K and V once. Constants: HEAD_DIM_K, HEAD_DIM_V (multiples of 16), GROUP, TOKENS (most of a row), ELEMENT
 // (0 bf16, 1 e4m3), WARPS, STAGES, BLOCKS (of a multiprocessor), CLUSTER (1 or 8 blocks). H200, 2026-11-30, 32/8 heads
-// × 128: 4.38 TB/s at batch 64 and 8,192 keys; batch 1 and 2,048 keys 7.0 µs, as a cluster for each kv head 5.3 µs
-// (with keys read before the wait: 0101); of WARPS, STAGES, BLOCKS 8, 3, 1 and 4, 2, 2 are the best.
+// × 128: 4.38 TB/s at batch 64 and 8,192 keys; batch 1 and 2,048 keys 7.0 µs, as a cluster for each kv head 5.3 µs; of
+// WARPS, STAGES, BLOCKS 8, 3, 1 and 4, 2, 2 are the best.
 #include "kernels/attention/cuda_decode.h"
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/fragments.cuh"
@@ -119,6 +120,7 @@ struct Turns {
 struct TileStream {
   struct Keys {
     int row, begin, end;
+    int start;  // from here on keys are new in this step
   };
 
   const DecodeParams& p;
@@ -142,7 +144,7 @@ struct TileStream {
     const int next = work_of(wave + 1);
     if (next >= works) return;
     const DecodeItem& item = p.items[next / p.kv_heads];
-    upcoming = {item.row, item.begin, item.end};
+    upcoming = {item.row, item.begin, item.end, item.start};
   }
 
   /// The next piece of work in which this warp has tiles.
@@ -185,6 +187,9 @@ struct TileStream {
       copy_async16(to + row * kRow + place * 16, (row < 8 ? low : high) + index * 16, seen ? 16 : 0);
     }
   }
+
+  /// Whether all of the next tile was written in earlier steps.
+  __device__ __forceinline__ bool next_is_old() const { return work < works && turns.key(turn) + 16 <= keys.start; }
 
   /// Starts the copies of the next tile into a stage, and closes a group of copies, be it empty.
   __device__ __forceinline__ void fetch(int stage) {
@@ -522,13 +527,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, BLOCKS) decode(const __gr
   __shared__ int arrived;
   const int warp = threadIdx.x / 32;
   char* const outputs = shared + WARPS * kRingBytes;
-  release_consumers();
-  wait_for_producers();
+  // The kernel before writes queries and the step's new keys and values. No kernel between the schedule and this one
+  // could start before it had ended, and older keys were there before the step: both may be read at once.
   const DecodeSchedule schedule = *p.schedule;
   const int works = schedule.num_items * p.kv_heads;
   TileStream stream(p, shared + warp * kRingBytes, works);
+  int early = 0;
 #pragma unroll 1
-  for (int i = 0; i < STAGES; ++i) stream.fetch(i);
+  for (; early < STAGES && stream.next_is_old(); ++early) stream.fetch(early);
+  wait_for_producers();
+  release_consumers();
+#pragma unroll 1
+  for (int i = early; i < STAGES; ++i) stream.fetch(i);
   if (schedule.used_tokens < p.num_tokens) clear_padding(p, schedule.used_tokens);
   int stage = 0;
   if constexpr (CLUSTER > 1) arrive_cluster_done();

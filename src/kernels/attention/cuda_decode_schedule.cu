@@ -2,7 +2,8 @@
 // One block of 256 threads; each tries a partition, that cuts the longest row into 1, 2, … parts, and the cheapest
 // wins. Cost of a partition: what the busiest block has to do, a constant for each piece of work, and the merge. Where
 // blocks take several pieces the list is sorted by their keys, long ones first, and dealt out to and fro
-// (cuda_decode.cu).
+// (cuda_decode.cu). Lets no kernel start before it has ended: attention reads the work list before it waits
+// (docs/decisions/0101).
 #include "kernels/attention/cuda_decode.h"
 #include "kernels/cuda/ptx.cuh"
 
@@ -194,7 +195,6 @@ extern "C" __global__ void __launch_bounds__(kThreads) decode_schedule(const __g
   __shared__ int places[kSizes];  // where the next item of each size goes
   if (threadIdx.x < kSizes) places[threadIdx.x] = 0;
   wait_for_producers();
-  release_consumers();
   for (std::int64_t row = threadIdx.x; row < min(p.num_rows, static_cast<long long>(kCachedRows)); row += kThreads) {
     cached[row] = read_range(p, row);
   }
@@ -239,4 +239,5 @@ extern "C" __global__ void __launch_bounds__(kThreads) decode_schedule(const __g
       p.items[atomicAdd(&places[size_class(made, partition)], 1)] = made;
     }
   }
+  __threadfence();
 }

@@ -12,11 +12,15 @@ using namespace pagoda;
 using namespace pagoda::kernels;
 
 constexpr int kAhead = 4;
+constexpr int kSlices = 8;  // whose loads run at once: as many as products leave
 
 extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(const __grid_constant__ CudaRmsNormParams p) {
   extern __shared__ __align__(16) float4 row[];
   __shared__ float partial[THREADS / 32];
   release_consumers();
+  // A thread's first weights lie ready when the sum does: no kernel writes them.
+  float4 weight{};
+  if (p.output != nullptr && threadIdx.x * 4 < p.hidden) weight = reinterpret_cast<const float4*>(p.weight)[threadIdx.x];
   wait_for_producers();
   const std::int64_t source = p.rows != nullptr ? p.rows[blockIdx.x] : blockIdx.x;
   float4* residual = reinterpret_cast<float4*>(p.residual + source * p.residual_stride);
@@ -37,15 +41,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(const __grid_cons
       if (p.update != nullptr) {
         const float* from = p.update + blockIdx.x * p.update_stride + c * 4;
         float4 total{};
-        for (int first = 0; first < p.slices; first += kAhead) {
-          float4 u[kAhead];
+        for (int first = 0; first < p.slices; first += kSlices) {
+          float4 u[kSlices];
 #pragma unroll
-          for (int i = 0; i < kAhead; ++i) {
+          for (int i = 0; i < kSlices; ++i) {
             u[i] =
                 first + i < p.slices ? *reinterpret_cast<const float4*>(from + (first + i) * p.slice_stride) : float4{};
           }
 #pragma unroll
-          for (int i = 0; i < kAhead; ++i) total.x += u[i].x, total.y += u[i].y, total.z += u[i].z, total.w += u[i].w;
+          for (int i = 0; i < kSlices; ++i) total.x += u[i].x, total.y += u[i].y, total.z += u[i].z, total.w += u[i].w;
         }
         v.x = fmaf(p.scale, total.x, v.x), v.y = fmaf(p.scale, total.y, v.y);
         v.z = fmaf(p.scale, total.z, v.z), v.w = fmaf(p.scale, total.w, v.w);
@@ -60,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(const __grid_cons
   if constexpr (OUTPUT == 2) factor *= p.output_factor;
   for (int c = threadIdx.x; c < chunks; c += THREADS) {
     float4 v = row[c];
-    const float4 w = reinterpret_cast<const float4*>(p.weight)[c];
+    const float4 w = c == threadIdx.x ? weight : reinterpret_cast<const float4*>(p.weight)[c];
     v.x *= factor * (w.x + p.weight_shift), v.y *= factor * (w.y + p.weight_shift);
     v.z *= factor * (w.z + p.weight_shift), v.w *= factor * (w.w + p.weight_shift);
     if constexpr (OUTPUT == 1) {

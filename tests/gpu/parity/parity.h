@@ -64,6 +64,7 @@ class Buffer {
   explicit Buffer(std::int64_t bytes)
       : memory_(Gpu::get().device().allocate(std::max<std::int64_t>(bytes, 16), "a test").value()), bytes_(bytes) {
     poison();
+    Gpu::get().stream().synchronize();  // what others write here goes by streams of their own
   }
 
   template <class T>
