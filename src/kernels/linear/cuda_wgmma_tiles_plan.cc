@@ -264,13 +264,8 @@ CopyMap map_wgmma_tiles_weight(const device::cuda::Driver& driver, const WgmmaTi
                                std::int64_t k) {
   const std::int64_t turns = divide_up(k, weights.turn_columns), tiles = divide_up(n, 16);
   const std::int64_t box_tiles = block_tiles(shape, gated);
-  if (shape.columns()) {
-    // Lines of 64 bytes, a row of a tile, swizzled for products; a box is one turn.
-    return make_map<3>(driver, device::cuda::kTensorMapF32, weight, {16, turns * 16, tiles}, {64, turns * 1024},
-                       {16, 16, box_tiles}, device::cuda::kTensorMapSwizzle64);
-  }
   if (weights == kWgmmaBf16) {
-    // Lines of 128 bytes, two rows of a tile, swizzled for ldmatrix.
+    // Lines of 128 bytes, two rows of a tile, swizzled for ldmatrix and for products.
     return make_map<3>(driver, device::cuda::kTensorMapF32, weight, {32, turns * 8, tiles}, {128, turns * 1024},
                        {32, shape.stage_turns * 8, box_tiles}, device::cuda::kTensorMapSwizzle128);
   }
