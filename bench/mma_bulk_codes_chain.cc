@@ -378,10 +378,54 @@ int run_few(GpuBench& bench, Chain& chain) {
   return good ? 0 : 1;
 }
 
+/// cuda_whole_bulk_codes.cu with stages and warps of other sizes.
+int run_sizes(GpuBench& bench, Chain& chain) {
+  std::vector<const quant::Format*> formats;
+  for (const char* name : {"mxfp4", "nvfp4", "packed4_g128", "affine4_g64", "q4_k", "q6_k"})
+    formats.push_back(quant::find_format(name));
+  const auto of = [](int warps, int stage_units, int at_once, int rows, int window_kib = 64) {
+    return Variant{1, warps, stage_units, at_once, window_kib, true, rows};
+  };
+  const auto sizes = [&](int rows) {
+    return std::vector<Variant>{of(8, 32, 4, rows), of(8, 64, 8, rows), of(16, 64, 4, rows), of(16, 64, 4, rows, 96),
+                                of(12, 48, 4, rows)};
+  };
+  std::vector<device::CompileUnit> units;
+  for (const quant::Format* f : formats) {
+    units.push_back(chain.pack_unit(*f));
+    units.push_back(chain.unpack_unit(*f));
+    for (const int rows : {1, 2, 4}) {
+      for (const Variant& v : sizes(rows)) units.push_back(chain.unit(*f, v, false, 0));
+      units.push_back(chain.unit(*f, of(16, 64, 4, rows), false, 1));
+    }
+    for (const Variant& v : sizes(1)) {
+      for (const auto& unit : chain.units(*f, v, true)) units.push_back(unit);
+    }
+  }
+  bench.compile(units);
+  bool good = true;
+  for (const quant::Format* f : formats) {
+    for (const int rows : {1, 2, 4}) {
+      good &= chain.check(*f, of(16, 64, 4, rows), 77, 5376, rows == 4 ? 3 : rows, false, 1);
+    }
+  }
+  std::printf("%s\n", good ? "all good" : "FAILED");
+  const auto blas = must(Blas::load(bench.context_ptr()));
+  chain.time_peer(blas, 8192, 8192, 1);
+  for (const quant::Format* f : formats) {
+    for (const int m : {1, 2, 4}) {
+      for (const Variant& v : sizes(m)) chain.time_linear(8192, 8192, *f, v, m);
+    }
+    for (const Variant& v : sizes(1)) chain.time(kGeometries[2], *f, v, 1);
+  }
+  return good ? 0 : 1;
+}
+
 int run(const std::string& what) {
   GpuBench bench;
   bench.weights();  // nothing is allocated while a graph is captured
   Chain chain(bench);
+  if (what == "sizes") return run_sizes(bench, chain);
   if (what == "few") return run_few(bench, chain);
   std::vector<const quant::Format*> formats, fast;
   // Of every kind of codes, scales and offsets.

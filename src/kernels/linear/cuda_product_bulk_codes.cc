@@ -22,6 +22,9 @@ bool is_whole(const Coding& coding, std::int64_t m) {
 
 const Coding& coding_of(const CudaProductProblem& problem) { return *problem.linear.weights[0].format->coding; }
 
+/// Of a warp, under way at once: eight hide more of what a unit waits for, where they are small.
+int most_units(const Coding& coding, bool whole) { return whole && coding.bits == 4 ? 8 : 4; }
+
 /// The shape with these constants; fewer than two stages if it does not fit.
 BulkCodes::Shape fit(const CudaProductProblem& problem, std::int64_t m, bool whole, int warps, int stage_units,
                      int splits, const device::DeviceCaps& caps) {
@@ -52,7 +55,7 @@ std::optional<BulkCodes::Shape> BulkCodes::shape(const CudaProductProblem& probl
     int warps, stage_units;
   };
   // Large stages first: a warp then has several units under way. Smaller ones leave more room to the ring.
-  const Size sizes[] = {{8, 32}, {8, 16}, {8, 8}};
+  const Size sizes[] = {{8, 64}, {8, 32}, {8, 16}, {8, 8}};
   const bool may_split = problem.epilogue == CudaEpilogue::kResidual && m > kMostNormedRows;
   // x as bytes takes more room than as bf16: of very long rows only the latter fits.
   for (const bool whole : {true, false}) {
@@ -60,6 +63,7 @@ std::optional<BulkCodes::Shape> BulkCodes::shape(const CudaProductProblem& probl
     std::optional<Shape> best;
     for (int splits = 1; splits <= (may_split ? kMostSplits : 1); ++splits) {
       for (const auto& [warps, stage_units] : sizes) {
+        if (stage_units > most_units(coding_of(problem), whole) * warps) continue;
         Shape shape = fit(problem, m, whole, warps, stage_units, splits, caps);
         if (shape.stages < 2) continue;
         shape.norm = problem.norm && m <= kMostNormedRows;
@@ -80,7 +84,7 @@ std::vector<CompileUnit> BulkCodes::units(const CudaProductProblem& problem, con
   std::vector<std::string> defines = {format_define(format_of_coding(*problem.linear.weights[0].format)),
                                       define("WARPS", shape.warps),
                                       define("STAGE_UNITS", shape.stage_units),
-                                      define("AT_ONCE", std::min(4, shape.stage_units / shape.warps)),
+                                      define("AT_ONCE", shape.stage_units / shape.warps),
                                       define("NORM", shape.norm),
                                       define("EPILOGUE", epilogue),
                                       define("ELEMENT", problem.input == tensor::DType::kF16)};
