@@ -38,7 +38,12 @@ Result<model::Plan> plan_for(const model::ModelDescription& described, const dev
 
 /// Prompt tokens of one row at most, if the options leave it open.
 constexpr std::int64_t default_prefill_chunk(const device::DeviceCaps& caps) {
-  return caps.kind == device::DeviceKind::kCuda ? 2048 : 512;
+  return caps.kind == device::DeviceKind::kCuda ? 4096 : 512;
+}
+
+/// Rows of the largest blocks that products of many rows take: sched::Limits::token_tile.
+constexpr std::int32_t token_tile(const device::DeviceCaps& caps) {
+  return caps.kind == device::DeviceKind::kCuda ? 256 : 1;
 }
 
 /// Tokens of a step whose logits a GPU computes at once: what a captured step may have at most.

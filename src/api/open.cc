@@ -112,7 +112,8 @@ engine::Options engine_options(const Model::State& state, const model::Plan& pla
                     .max_running = plan.options.max_rows,
                     .max_queued = static_cast<std::int32_t>(state.options.max_queued),
                     .token_budget = plan.options.max_step_tokens,
-                    .prefill_chunk = static_cast<std::int32_t>(state.info.prefill_chunk)};
+                    .prefill_chunk = static_cast<std::int32_t>(state.info.prefill_chunk),
+                    .token_tile = api::token_tile(plan.caps)};
   options.model_id = state.info.path;
   return options;
 }

@@ -18,7 +18,15 @@ void Scheduler::compose(Step& step) {
   add_decodes(step, budget);
   admit();
   add_decodes(step, budget);  // newcomers that have but one token to compute
-  if (!prefill_first) add_prefills(step, step.batch.rows.empty() ? budget : std::min(quantum, budget), budget);
+  if (prefill_first) return;
+  const std::int64_t used = std::ssize(step.batch.tokens);
+  add_prefills(step, in_tiles(used, used == 0 ? budget : std::min(quantum, budget)), budget);
+}
+
+/// So many of `more` tokens beside `used` ones that together they fill tiles; all of them if they fill none.
+std::int64_t Scheduler::in_tiles(std::int64_t used, std::int64_t more) const {
+  const std::int64_t fit = (used + more) / limits_.token_tile * limits_.token_tile - used;
+  return fit > 0 ? fit : more;
 }
 
 /// A sequence that could have a row of this step and has none yet.
@@ -67,10 +75,12 @@ void Scheduler::add_prefills(Step& step, std::int64_t quantum, std::int64_t& bud
     if (equal) others += std::min(sequence->ready(), chunk);
   }
   std::int64_t most = std::max(ceil_div<std::int64_t>(quantum, 2), quantum - others);
+  // Where tiles count, what is left of a prompt is no step of its own as long as others go on.
+  const bool absorbs = limits_.token_tile == 1 || rows.size() == 1;
   for (Sequence* sequence : rows) {
     const std::int64_t left = sequence->ready();
     std::int64_t count = std::min({left, most, chunk});
-    if (count > 0 && left - count <= limits_.absorbed_tokens() && left <= budget) count = left;
+    if (count > 0 && left - count <= limits_.absorbed_tokens() && left <= budget && absorbs) count = left;
     if (count > 0 && able(*sequence) && add_row(step, *sequence, count)) {  // not able: preempted for another
       quantum = std::max<std::int64_t>(quantum - count, 0);
       budget -= count;

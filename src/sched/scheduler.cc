@@ -21,6 +21,7 @@ Status check_limits(const Limits& limits) {
   PAGODA_TRY(in_range("token_budget", limits.token_budget, 1, kMost));
   PAGODA_TRY(in_range("prefill_chunk", limits.prefill_chunk, 1, kMost));
   PAGODA_TRY(in_range("decode_burst", limits.decode_burst, 1, kMost));
+  PAGODA_TRY(in_range("token_tile", limits.token_tile, 1, kMost));
   return in_range("steps_in_flight", limits.steps_in_flight, 1, 2);
 }
 

@@ -24,6 +24,8 @@ struct Limits {
   std::int32_t prefill_chunk = 512;  ///< most prefill tokens of a row, and of all rows beside decodes (the quantum)
   std::int32_t decode_burst = 8;     ///< after this many steps in which no prefill got anything, they go before decodes
   std::int32_t steps_in_flight = 1;  ///< 1, or 2: a step is composed while the one before it runs
+  std::int32_t token_tile = 1;       ///< tokens that a step's products take at once: one more than a multiple costs as
+                                     ///< much as a tile, so a step that leaves prompt tokens over ends at a multiple
 
   /// What is left of a prompt is added to a chunk if it is at most this much: a tiny last chunk costs a whole step.
   std::int32_t absorbed_tokens() const { return prefill_chunk / 8 < 64 ? prefill_chunk / 8 : 64; }
@@ -58,12 +60,11 @@ struct SchedulerStats {
 };
 
 /// Batches prefill chunks and decodes of many sequences. Of each step's budget, decodes take one token each first; of
-/// what is left (at most one quantum if there are decodes) the eldest prefill gets half, and the others the rest, the
-/// one with least to compute first. New requests
-/// come in by priority, then arrival, when a slot is free and their prompt fits beside what the running ones have yet
-/// to take; the head of the queue is never passed by. When blocks run short the youngest of lowest priority gives its
-/// own back and waits again at its old place; what it had is computed anew. Chunk borders and batch mates do not change
-/// a sequence's ids.
+/// what is left (at most one quantum if there are decodes, and whole tiles with them) the eldest prefill gets half, and
+/// the others the rest, the one with least to compute first. New requests come in by priority, then arrival, when a
+/// slot is free and their prompt fits beside what the running ones have yet to take; the head of the queue is never
+/// passed by. When blocks run short the youngest of lowest priority gives its own back and waits again at its old
+/// place; what it had is computed anew. Chunk borders and batch mates do not change a sequence's ids.
 ///
 /// Not thread-safe: the engine thread owns it and calls, for each step, next → run → complete, in order. `cache` is
 /// lent for the scheduler's life.
@@ -118,6 +119,7 @@ class Scheduler {
 
   // Composing a step (compose.cc).
   void compose(Step& step);
+  std::int64_t in_tiles(std::int64_t used, std::int64_t more) const;
   bool able(const Sequence& sequence) const;
   std::span<Sequence* const> candidates(bool prefilling);
   void add_decodes(Step& step, std::int64_t& budget);

@@ -117,6 +117,24 @@ TEST(FairnessTest, ASmallRemainderIsAbsorbed) {
   EXPECT_EQ(engine.told[beyond].first_step + 1, engine.told[beyond].first_id_step);
 }
 
+// Steps that leave prompt tokens over end at multiples of a tile, decodes among them; nothing is left for a step alone.
+TEST(FairnessTest, StepsFillTiles) {
+  ScriptedEngine engine({.context = 6000, .max_running = 8, .token_budget = 100, .prefill_chunk = 70, .token_tile = 16},
+                        one_group(2000));
+  for (int i = 0; i < 3; ++i) engine.add(prompt_of(1), 30);
+  engine.step();
+  for (const int tokens : {200, 77, 300}) engine.add(prompt_of(tokens), 2);
+  // 577 prompt tokens beside three decodes and more: 64 tokens a step, until the rest is no longer a whole step's.
+  int steps = 0;
+  for (std::int64_t left = 577; left > 70; left -= 61, ++steps) {
+    engine.step();
+    EXPECT_EQ(engine.last_tokens, 64) << "step " << steps;
+  }
+  EXPECT_EQ(steps, 9);
+  engine.drain();
+  engine.expect_solo_outputs();
+}
+
 TEST(FairnessTest, TheBudgetIsNotPassedToAbsorb) {
   ScriptedEngine engine({.context = 6000, .max_running = 1, .token_budget = 512, .prefill_chunk = 512},
                         one_group(1000));

@@ -86,6 +86,7 @@ bool ScriptedEngine::step() {
 
 void ScriptedEngine::launch(const Batch& batch) {
   last_batch = &batch;
+  last_tokens = std::ssize(batch.tokens);
   ++steps_;
   check_step(batch);
   in_flight_.push_back(batch.step);

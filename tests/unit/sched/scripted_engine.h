@@ -70,6 +70,7 @@ class ScriptedEngine {
   Scheduler scheduler;
   std::map<SequenceId, Told> told;
   const Batch* last_batch = nullptr;
+  std::int64_t last_tokens = 0;  ///< of that one
 
  private:
   struct Running {
