@@ -2,7 +2,7 @@
 // as one graph of mma_bulk_codes kernels, with weights of their own, against the bytes they read; and products of 8192
 // × 8192 one after the other. First checks the kernels against double. Prints one JSON line a variant.
 //
-//   mma_bulk_codes_chain [check | few | short | tune | shapes | FORMAT]
+//   mma_bulk_codes_chain [check | few | sizes | short | tune | shapes | FORMAT]
 // (a format: one shape in two arrangements of warps, for a profiler)
 #include "device/cuda/blas.h"
 #include "gpu_bench.h"

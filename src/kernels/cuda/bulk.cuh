@@ -76,6 +76,18 @@ __device__ __forceinline__ void copy_bulk(void* shared, const void* global, std:
                : "memory");
 }
 
+/// Where the ring stands, for one who fills or empties it.
+struct Cursor {
+  int slot;
+  std::uint32_t parity;
+  __device__ __forceinline__ void advance(int stages) {
+    if (++slot == stages) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
 /// A barrier of `threads` threads of the block, by number 1 … 15 (0 is __syncthreads).
 template <int kNumber>
 __device__ __forceinline__ void sync_threads(int threads) {

@@ -62,18 +62,6 @@ __device__ __forceinline__ Place locate(const MmaBulkCodesParams& p, std::int64_
   return {which, tile};
 }
 
-/// Where the ring stands, for one who fills or empties it.
-struct Cursor {
-  int slot;
-  std::uint32_t parity;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++slot == stages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 /// The feeding warp's whole work.
 __device__ __forceinline__ void feed(const MmaBulkCodesParams& p, const Slice& slice, std::int64_t tiles, Ring& s,
                                      char* ring) {

@@ -71,18 +71,6 @@ __device__ __forceinline__ int warps_a_token(int m) {
   return share;
 }
 
-/// Where the ring stands, for one who fills or empties it.
-struct Cursor {
-  int slot;
-  std::uint32_t parity;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++slot == stages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 /// The feeding warp's whole work.
 __device__ __forceinline__ void feed(const MmaBulkRowsParams& p, const Slice& slice, std::int64_t tiles, Shared& s,
                                      char* ring) {

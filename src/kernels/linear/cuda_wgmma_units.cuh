@@ -96,18 +96,6 @@ struct Schedule {
   }
 };
 
-/// Where the ring stands, for one who fills or empties it.
-struct Cursor {
-  int slot;
-  std::uint32_t parity;
-  __device__ __forceinline__ void advance(int stages) {
-    if (++slot == stages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 /// Walks over the stages of all the block's units; the feeding thread has one for weights and one for x.
 template <const UnitShape& kShape>
 struct Walk {
