@@ -250,10 +250,10 @@ void add_score(CLI::App& app, Arguments& out) {
 }
 
 void add_inspect(CLI::App& app, Arguments& out) {
-  add_model(app, out);
+  add_model(app, out, false);
   app.add_flag("--tensors", out.tensors, "list every tensor");
   app.add_flag("--plan", out.plan, "show the chosen kernels with their reasons");
-  app.add_flag("--support", out.support, "show what runs where");
+  app.add_flag("--support", out.support, "show what runs where; needs no MODEL");
   add_caps(app, out);
   add_json(app, out);
   begin(app, "Model");
