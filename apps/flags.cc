@@ -124,7 +124,7 @@ void add_running(CLI::App& app, Arguments& out) {
   begin(app, "Context and cache");
   app.add_option("--ctx", options.context, "tokens of a sequence at most, prompt and answer [the model's]")
       ->check(integer(1));
-  app.add_option("--kv-dtype", options.kv_dtype, "auto, bf16, f16 or fp8_e4m3")
+  app.add_option("--kv-dtype", options.kv_dtype, "auto, bf16, f16 (CPU) or fp8_e4m3 (GPU)")
       ->type_name("TYPE")
       ->check(one_of({"auto", "bf16", "f16", "fp8_e4m3"}));
   auto* tokens = app.add_option("--kv-tokens", options.kv_tokens, "size of the KV cache in tokens")->check(integer(1));
@@ -250,10 +250,10 @@ void add_score(CLI::App& app, Arguments& out) {
 }
 
 void add_inspect(CLI::App& app, Arguments& out) {
-  add_model(app, out);
+  add_model(app, out, false);
   app.add_flag("--tensors", out.tensors, "list every tensor");
   app.add_flag("--plan", out.plan, "show the chosen kernels with their reasons");
-  app.add_flag("--support", out.support, "show what runs where");
+  app.add_flag("--support", out.support, "show what runs where; needs no MODEL");
   add_caps(app, out);
   add_json(app, out);
   begin(app, "Model");

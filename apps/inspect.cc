@@ -48,10 +48,16 @@ void print_plan(const Inspection& inspection) {
 }
 
 void print_support(std::span<const SupportRow> rows) {
-  std::printf("\nsupport\n");
+  int operations = 0, formats = 0, devices = 0;
   for (const SupportRow& row : rows) {
-    std::printf("  %-18s %-12s %-10s %s\n", row.operation.c_str(), row.format.c_str(), row.device.c_str(),
-                row.candidates.c_str());
+    operations = std::max(operations, static_cast<int>(row.operation.size()));
+    formats = std::max(formats, static_cast<int>(row.format.size()));
+    devices = std::max(devices, static_cast<int>(row.device.size()));
+  }
+  std::printf("support\n");
+  for (const SupportRow& row : rows) {
+    std::printf("  %-*s  %-*s  %-*s  %s\n", operations, row.operation.c_str(), formats, row.format.c_str(), devices,
+                row.device.c_str(), row.candidates.c_str());
   }
 }
 
@@ -59,10 +65,18 @@ void print_support(std::span<const SupportRow> rows) {
 
 Status inspect(const Arguments& arguments) {
   const Library library = PAGODA_TRY(Library::create(library_options(arguments)));
+  const std::vector<SupportRow> rows = arguments.support ? support(library) : std::vector<SupportRow>{};
+  if (arguments.model.empty()) {
+    if (arguments.json) {
+      std::printf("%s\n", support_to_json(rows).c_str());
+    } else {
+      print_support(rows);
+    }
+    return Ok{};
+  }
   InspectOptions options{
       .model = PAGODA_TRY(model_options(arguments, false)), .plan = arguments.plan, .caps = arguments.caps};
   const Inspection inspection = PAGODA_TRY(pagoda::inspect(library, arguments.model, options));
-  const std::vector<SupportRow> rows = arguments.support ? support(library) : std::vector<SupportRow>{};
   if (arguments.json) {
     std::printf("%s\n", to_json(inspection, rows, arguments.tensors).c_str());
     return Ok{};
@@ -72,7 +86,10 @@ Status inspect(const Arguments& arguments) {
   print_facts("what Pagoda reads in it", inspection.spec);
   if (arguments.tensors) print_tensors(inspection.tensors);
   if (arguments.plan) print_plan(inspection);
-  if (arguments.support) print_support(rows);
+  if (arguments.support) {
+    std::printf("\n");
+    print_support(rows);
+  }
   return Ok{};
 }
 

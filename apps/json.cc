@@ -18,6 +18,15 @@ Json facts_json(std::span<const Fact> facts) {
   return object;
 }
 
+Json support_json(std::span<const SupportRow> rows) {
+  Json list = Json::array();
+  for (const SupportRow& row : rows) {
+    list.push_back(
+        {{"operation", row.operation}, {"format", row.format}, {"device", row.device}, {"candidates", row.candidates}});
+  }
+  return list;
+}
+
 Json info_json(const ModelInfo& info) {
   return {{"model", info.name},
           {"path", info.path},
@@ -117,15 +126,13 @@ std::string to_json(const Inspection& inspection, std::span<const SupportRow> su
     }
     json["memory"] = facts_json(inspection.memory);
   }
-  if (!support.empty()) {
-    json["support"] = Json::array();
-    for (const SupportRow& row : support) {
-      json["support"].push_back({{"operation", row.operation},
-                                 {"format", row.format},
-                                 {"device", row.device},
-                                 {"candidates", row.candidates}});
-    }
-  }
+  if (!support.empty()) json["support"] = support_json(support);
+  return dump(json);
+}
+
+std::string support_to_json(std::span<const SupportRow> support) {
+  Json json;
+  json["support"] = support_json(support);
   return dump(json);
 }
 

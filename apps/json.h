@@ -17,6 +17,7 @@ std::string to_json(const Score& score);
 std::string to_json(const Warmed& warmed);
 std::string to_json(const Quantized& quantized);
 std::string to_json(const Inspection& inspection, std::span<const SupportRow> support, bool tensors);
+std::string support_to_json(std::span<const SupportRow> support);
 
 /// The object that `run --json` prints.
 std::string run_to_json(const ModelInfo& info, const Answer& answer);

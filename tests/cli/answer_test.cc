@@ -185,6 +185,17 @@ TEST(InspectTest, SummaryPlanTensorsSupport) {
   EXPECT_FALSE(json["plan"].empty());
 }
 
+// What runs where is a matter of this program and this machine: it needs no model.
+TEST(InspectTest, SupportWithoutAModel) {
+  const Outcome text = run({"inspect", "--support"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("support\n")) << text.out;
+  EXPECT_TRUE(run({"inspect", kModel, "--support"}).out.ends_with("\n" + text.out));
+  const Json json = run_json({"inspect", "--support", "--json"});
+  ASSERT_EQ(json.size(), 1u);
+  EXPECT_EQ(json["support"], run_json({"inspect", kModel, "--support"})["support"]);
+}
+
 TEST(BenchTest, OneObjectALine) {
   const Outcome outcome =
       run({"bench", kModel, "-p", "32", "-n", "4", "-d", "0,32", "-b", "1,2", "--samples", "1", "--json"});

@@ -337,6 +337,10 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"score", "/nowhere.gguf"}, 2, "--text");
   expect_refused({"score", "/nowhere.gguf", "--tokens", "1,x"}, 2, "--tokens");
   expect_refused({"render", "/nowhere.gguf"}, 2, "--messages");
+  expect_refused({"inspect"}, 2, "inspect needs a MODEL, or --support alone");
+  expect_refused({"inspect", "--support", "--plan"}, 2, "--plan");
+  expect_refused({"inspect", "--support", "--caps", "h200"}, 2, "--caps");
+  expect_refused({"inspect", "--support", "--ignore-key", "x"}, 2, "--ignore-key");
   expect_refused({"inspect", kModel, "--plan", "--device", "cpu", "--caps", "h200"}, 2, "the GPU h200 is named");
   expect_refused({"inspect", kModel, "--plan", "--device", "reference", "--caps", "h200"}, 2, "the GPU h200 is named");
   expect_refused({"inspect", kModel, "--device", "cuda", "--caps", "h200"}, 2, "the GPU h200 is named");
