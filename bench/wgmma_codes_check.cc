@@ -426,6 +426,7 @@ void for_all_times(const Each& each) {
     each(quant::AFFINE4_G64{}, half, square);
     each(quant::Q4_K{}, half, square);
     each(quant::MXFP4{}, half, square);
+    each(quant::NVFP4{}, half, square);
     each(quant::PACKED4_G128{}, half, square32);
     each(quant::MXFP4{}, half, square32);
   }
