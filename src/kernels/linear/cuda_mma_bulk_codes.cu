@@ -34,7 +34,7 @@ __device__ __forceinline__ int warps_a_token(int m) {
   return share;
 }
 
-/// bf16 rows of x times kInputFactor; zeros up to the slice's last unit. Each warp makes the units that it multiplies.
+/// bf16 rows of x times kInputFactor; zeros up to the slice's last unit.
 __device__ __forceinline__ void enlarge_input(const MmaBulkCodesParams& p, const Slice& slice, char* x) {
   constexpr int kChunks = kUnitColumns / 8;  // of 16 bytes, a lane each
   constexpr int kTurn = 32 / kChunks * WARPS;
@@ -64,7 +64,6 @@ __device__ __forceinline__ void enlarge_input(const MmaBulkCodesParams& p, const
       }
     }
   }
-  __syncwarp();
 }
 
 #if NORM
@@ -114,7 +113,10 @@ __device__ __forceinline__ float norm_factor(const MmaBulkCodesParams& p, const 
 /// x·w of the norm, and the squares' sums; zeros up to the slice's last unit. f16 has no room for what a residual may
 /// be: it is normed before it is rounded, bf16 with the sums.
 __device__ __forceinline__ void prepare_input(const MmaBulkCodesParams& p, const Slice& slice, Shared& s, char* x) {
-  if constexpr (!NORM && TheCodes::kInputExponent != 0) return enlarge_input(p, slice, x);
+  if constexpr (!NORM && TheCodes::kInputExponent != 0) {
+    enlarge_input(p, slice, x);
+    return sync_threads<1>(kThreads);  // rows past the last token read what other warps have made
+  }
   const std::int64_t stride = mma_bulk_codes_stride(p.k, p.splits);
   const std::int64_t columns =
       min(p.k - std::int64_t{slice.begin} * kUnitColumns, std::int64_t{slice.count} * kUnitColumns);
