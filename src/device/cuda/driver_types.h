@@ -148,6 +148,7 @@ inline constexpr std::int32_t kTensorMapF32 = 7;
 inline constexpr std::int32_t kTensorMapBf16 = 9;
 inline constexpr std::int32_t kTensorMapNoInterleave = 0;
 inline constexpr std::int32_t kTensorMapSwizzle32 = 1;
+inline constexpr std::int32_t kTensorMapSwizzle64 = 2;
 inline constexpr std::int32_t kTensorMapSwizzle128 = 3;
 inline constexpr std::int32_t kTensorMapPromotion256 = 3;
 inline constexpr std::int32_t kTensorMapFillZeros = 0;
