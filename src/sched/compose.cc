@@ -23,10 +23,11 @@ void Scheduler::compose(Step& step) {
   add_prefills(step, in_tiles(used, used == 0 ? budget : std::min(quantum, budget)), budget);
 }
 
-/// So many of `more` tokens beside `used` ones that together they fill tiles; all of them if they fill none.
+/// So many of `more` tokens beside `used` ones that together they fill tiles; all of them if that took half and more of
+/// them away.
 std::int64_t Scheduler::in_tiles(std::int64_t used, std::int64_t more) const {
   const std::int64_t fit = (used + more) / limits_.token_tile * limits_.token_tile - used;
-  return fit > 0 ? fit : more;
+  return fit > more / 2 ? fit : more;
 }
 
 /// A sequence that could have a row of this step and has none yet.

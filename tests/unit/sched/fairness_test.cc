@@ -135,6 +135,21 @@ TEST(FairnessTest, StepsFillTiles) {
   engine.expect_solo_outputs();
 }
 
+// A chunk that is small beside a tile goes on in whole chunks, not in the token that a tile has left beside decodes.
+TEST(FairnessTest, SmallChunksArePassedTiles) {
+  ScriptedEngine engine({.context = 600, .max_running = 17, .token_budget = 40, .prefill_chunk = 6, .token_tile = 16},
+                        one_group(2000));
+  for (int i = 0; i < 15; ++i) engine.add(prompt_of(1), 60);
+  engine.step();
+  for (const int tokens : {60, 70}) engine.add(prompt_of(tokens), 2);
+  for (int i = 0; i < 20; ++i) {
+    engine.step();
+    EXPECT_EQ(engine.last_tokens, 15 + 6) << "step " << i;
+  }
+  engine.drain();
+  engine.expect_solo_outputs();
+}
+
 TEST(FairnessTest, TheBudgetIsNotPassedToAbsorb) {
   ScriptedEngine engine({.context = 6000, .max_running = 1, .token_budget = 512, .prefill_chunk = 512},
                         one_group(1000));
