@@ -333,7 +333,7 @@ int run_few(GpuBench& bench, Chain& chain) {
   for (const int m : {1, 2, 3, 4}) {
     const int rows = m <= 2 ? m : 4;
     timed.push_back({{1, 8, 32, 4, 64}, m});
-    for (const Variant& v : {of(8, 32, 4, rows), of(16, 32, 2, rows)}) timed.push_back({v, m});
+    for (const Variant& v : {of(8, 64, 8, rows), of(8, 32, 4, rows)}) timed.push_back({v, m});
   }
   std::vector<device::CompileUnit> units;
   for (const quant::Format* f : formats) {

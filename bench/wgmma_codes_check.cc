@@ -69,6 +69,12 @@ std::vector<typename F::Block> random_blocks(std::mt19937& random, std::int64_t 
     }
     if constexpr (requires { block.scale_and_zero; })
       block.scale_and_zero = static_cast<std::uint32_t>(0x3a800000u | (random() & 0x7fff00u) | random() % 256);
+    if constexpr (requires { block.tensor_scale; }) {
+      block.tensor_scale = std::ldexp(static_cast<float>(1 + random() % 7), -12);
+      for (auto& scale : block.scales) {
+        if ((scale & 0x7f) == 0x7f) scale = 0x30;  // not a number
+      }
+    }
     if constexpr (requires { block.minimum; })
       block.minimum = static_cast<std::uint16_t>(0x1400u | (random() & 0x3ffu));
   }
@@ -214,7 +220,7 @@ bool check_codes(GpuBench& bench, Products& products, bool half, const WgmmaTile
   auto* narrow = memory.take<std::uint16_t>(c.m * c.n);
   const bool wide = c.epilogue == 1 || c.epilogue == 2;
   Bytes packed = pack_codes<F>(w[0], c.n, c.k);
-  for (std::size_t i = 5; broken && i < 2000; i += 7) packed[i] ^= 0x31;
+  for (std::size_t i = 5; broken && i < packed.size() / 2; i += 7) packed[i] ^= 0x31;
   WgmmaTilesParams p{};
   void* const output = c.epilogue == 2 ? static_cast<void*>(residual) : wide ? static_cast<void*>(sums) : narrow;
   p.weights[0] = {memory.upload(packed), memory.upload(bias), output, c.n, c.n};
@@ -389,11 +395,22 @@ void add_units(GpuBench& bench, bool half, const std::vector<WgmmaTilesShape>& s
   }
 }
 
+/// Whether x is f16: both, where the format takes it so.
+template <class F>
+std::vector<bool> inputs() {
+  return kernels::has_f16_scales(F::kCoding) ? std::vector<bool>{false, true} : std::vector<bool>{false};
+}
+
+template <class F>
+void add_all(GpuBench& bench, std::vector<device::CompileUnit>& units) {
+  for (const bool half : inputs<F>()) add_units<F>(bench, half, kCodeShapes, {0, 1, 3}, units);
+}
+
 template <class F>
 bool check_format(GpuBench& bench) {
   bool good = true;
   const std::int64_t k = F::kBlockElements <= 64 ? 1152 + 32 * (F::kBlockElements <= 32) : 768;
-  for (const bool half : {false, true}) {
+  for (const bool half : inputs<F>()) {
     Products products(bench, kernels::wgmma_tiles_codes(F::kCoding), quant::find_format(F::kName), half);
     for (std::size_t i = 0; i < kCodeShapes.size(); ++i) {
       for (const Case& c : {Case{65, 100, k, 1}, Case{33, 72, k, 3}, Case{17, 136, k + 256, 0}}) {
@@ -407,32 +424,31 @@ bool check_format(GpuBench& bench) {
 
 template <class... F>
 struct Formats {
-  static void add(GpuBench& bench, std::vector<device::CompileUnit>& units) {
-    for (const bool half : {false, true}) (add_units<F>(bench, half, kCodeShapes, {0, 1, 3}, units), ...);
-  }
+  static void add(GpuBench& bench, std::vector<device::CompileUnit>& units) { (add_all<F>(bench, units), ...); }
   static bool check(GpuBench& bench) { return (static_cast<int>(check_format<F>(bench)) & ...) != 0; }
 };
 using Checked = Formats<quant::Q4_0, quant::Q4_1, quant::Q4_K, quant::Q5_K, quant::Q6_K, quant::Q8_0, quant::MXFP4,
-                        quant::IQ4_NL, quant::PACKED4_G128, quant::AFFINE4_G64, quant::AFFINE4_G64_F16>;
+                        quant::NVFP4, quant::IQ4_NL, quant::PACKED4_G128, quant::AFFINE4_G64, quant::AFFINE4_G64_F16>;
 
 /// What is timed: `each` is called with a format, whether x is f16, and the products.
 template <class Each>
 void for_all_times(const Each& each) {
-  const std::vector<WgmmaTilesShape> batch = {{2, 64, 4, 2}, {1, 64, 4, 1}, {4, 64, 2, 4}};
+  const std::vector<WgmmaTilesShape> batch = {{2, 64, 4, 2}, {2, 64, 4, 2, 2}, {1, 64, 4, 1}, {4, 64, 2, 4}};
   const CodesTimes square = {64, 8192, 8192, 0, batch}, square32 = {32, 8192, 8192, 0, {{2, 32, 4, 2}, {1, 32, 4, 1}}};
+  each(quant::PACKED4_G128{}, false, square);
+  each(quant::AFFINE4_G64{}, false, square);
+  each(quant::AFFINE4_G64_F16{}, true, square);
+  each(quant::MXFP4{}, false, square);
+  each(quant::NVFP4{}, false, square);
   for (const bool half : {false, true}) {
     each(quant::Q4_0{}, half, square);
-    each(quant::PACKED4_G128{}, half, square);
-    each(quant::AFFINE4_G64{}, half, square);
     each(quant::Q4_K{}, half, square);
-    each(quant::MXFP4{}, half, square);
-    each(quant::NVFP4{}, half, square);
-    each(quant::PACKED4_G128{}, half, square32);
-    each(quant::MXFP4{}, half, square32);
   }
+  each(quant::PACKED4_G128{}, false, square32);
+  each(quant::MXFP4{}, false, square32);
   // Llama-8B's.
-  each(quant::PACKED4_G128{}, true, CodesTimes{64, 28672, 4096, 3, {{4, 64, 4}, {4, 64, 2}, {2, 64, 4}, {1, 64, 4}}});
-  each(quant::PACKED4_G128{}, true, CodesTimes{64, 6144, 4096, 0, {{2, 64, 4}, {1, 64, 4}}});
+  each(quant::PACKED4_G128{}, false, CodesTimes{64, 28672, 4096, 3, {{4, 64, 4}, {4, 64, 2}, {2, 64, 4}, {1, 64, 4}}});
+  each(quant::PACKED4_G128{}, false, CodesTimes{64, 6144, 4096, 0, {{2, 64, 4}, {1, 64, 4}}});
   each(quant::PACKED4_G128{}, false, CodesTimes{64, 4096, 4096, 2, {{2, 64, 4, 4}, {1, 64, 4}, {1, 64, 4, 2}}});
   each(quant::PACKED4_G128{}, false,
        CodesTimes{64, 4096, 14336, 2, {{4, 64, 2, 8}, {2, 64, 4, 4}, {1, 64, 4}, {1, 64, 4, 2}}});

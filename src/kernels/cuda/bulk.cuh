@@ -17,19 +17,27 @@ __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ __forceinline__ void arrive(Barrier* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+/// By the address in shared memory here and below: a barrier's number in a ring is then one addition.
+__device__ __forceinline__ void arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void arrive(Barrier* barrier) { arrive(shared_address(barrier)); }
+
+/// The same number in a register of its own: the compiler would work out an address anew wherever it is wanted.
+__device__ __forceinline__ std::uint32_t kept(std::uint32_t address) {
+  asm volatile("" : "+r"(address));
+  return address;
 }
 
 /// Arrives on the barrier that lies in the cluster's block `rank` where `barrier` lies in this one. What it says is that
 /// reads are done: an order for writes (release at the cluster's scope) would cost a fence of the whole device.
-__device__ __forceinline__ void arrive_in_cluster(Barrier* barrier, std::uint32_t rank) {
+__device__ __forceinline__ void arrive_in_cluster(std::uint32_t barrier, std::uint32_t rank) {
   asm volatile(
       "{\n"
       ".reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
       "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-      "}\n" ::"r"(shared_address(barrier)),
+      "}\n" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }

@@ -27,6 +27,23 @@ __device__ __forceinline__ std::uint32_t pack_f16(float low, float high) {
   return pair;
 }
 
+/// The lower half of a word and the upper one: as operands they cost no instruction.
+struct Halves {
+  std::uint16_t low, high;
+  __device__ __forceinline__ std::uint16_t operator[](int half) const { return half == 0 ? low : high; }
+};
+__device__ __forceinline__ Halves halves(std::uint32_t word) {
+  Halves h;
+  asm("mov.b32 {%0, %1}, %2;" : "=h"(h.low), "=h"(h.high) : "r"(word));
+  return h;
+}
+/// One half of a pair, twice.
+__device__ __forceinline__ std::uint32_t spread(std::uint32_t pair, int half) {
+  std::uint32_t both;
+  asm("mov.b32 %0, {%1, %1};" : "=r"(both) : "h"(halves(pair)[half]));
+  return both;
+}
+
 /// Arithmetic of pairs of bf16, rounded to nearest (sm_90).
 __device__ __forceinline__ std::uint32_t add_bf16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t r;
@@ -45,9 +62,9 @@ __device__ __forceinline__ std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32
 }
 
 /// Two e4m3 bytes as binary16, exactly; the lower byte becomes the lower half.
-__device__ __forceinline__ std::uint32_t f16_of_e4m3(std::uint32_t bytes) {
+__device__ __forceinline__ std::uint32_t f16_of_e4m3(std::uint16_t bytes) {
   std::uint32_t pair;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<std::uint16_t>(bytes)));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(bytes));
   return pair;
 }
 

@@ -20,6 +20,13 @@ __device__ __forceinline__ std::uint32_t put(std::uint32_t a, std::uint32_t mask
   return r;
 }
 
+/// (a & mask) | (b & ~mask) in one instruction.
+__device__ __forceinline__ std::uint32_t pick(std::uint32_t a, std::uint32_t b, std::uint32_t mask) {
+  std::uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xe4;" : "=r"(r) : "r"(a), "r"(b), "r"(mask));
+  return r;
+}
+
 __device__ constexpr float power_of_two(int exponent) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(exponent + 127) << 23);
 }
@@ -94,11 +101,7 @@ struct Codes {
         a[2 + i] = put(v, 0x80008000u, (v >> kShift) & kMagnitude);
       }
     } else if constexpr (kTable == Table::kE2m1) {
-      const std::uint32_t w = u.nibbles[0].word[kStep];
-      a[0] = w & 0x81c081c0u;
-      a[1] = put(w << 2, 0x80008000u, (w << 3) & 0x01c001c0u);
-      a[2] = (w << 6) & 0x81c081c0u;
-      a[3] = put(w << 1, 0x80008000u, (w >> 4) & 0x01c001c0u);
+      decode_e2m1<kStep>(u, a);
     } else if constexpr (kTable == Table::kIq4) {
       decode_iq4(u.nibbles[0].word[kStep], a);
     } else if constexpr (kHalf) {
@@ -156,16 +159,6 @@ struct Codes {
     apart(u.nibbles[0].word[kStep], 0x64006400u, 0x54005400u, a);
   }
 
-  /// e2m1 as f16 has it, 2^14 too small.
-  template <int kStep>
-  static __device__ __forceinline__ void decode_e2m1_f16(const Unit& u, std::uint32_t (&a)[4]) {
-    const std::uint32_t w = u.nibbles[0].word[kStep];
-    a[0] = put(w, 0x80008000u, (w << 3) & 0x0e000e00u);
-    a[1] = put(w << 2, 0x80008000u, (w << 6) & 0x0e000e00u);
-    a[2] = put(w << 6, 0x80008000u, (w << 9) & 0x0e000e00u);
-    a[3] = put(w << 1, 0x80008000u, (w >> 1) & 0x0e000e00u);
-  }
-
   /// Whether bytes() has them.
   static constexpr bool kBytes = kWhole && (kCoding.bits == 4 || kCoding.bits == 6 || kCoding.bits == 8);
 
@@ -190,6 +183,21 @@ struct Codes {
   }
 
  private:
+  /// Registers 0 to 2 are in the step's word, register 3 in the third one. Where no bits go round, a shift does.
+  template <int kStep>
+  static __device__ __forceinline__ void decode_e2m1(const Unit& u, std::uint32_t (&a)[4]) {
+    const std::uint32_t (&words)[4] = u.nibbles[0].word;
+    const std::uint32_t odd = __funnelshift_l(words[kStep | 1], words[kStep | 1], 2);
+    const std::uint32_t third = pick(words[kStep & ~1], odd, kE2m1Left);
+    const std::uint32_t w = words[kStep];
+    a[0] = w;
+    a[1] = __funnelshift_r(w, w, e2m1_turn(kStep, 1));
+    a[2] = w << (32 - e2m1_turn(kStep, 2));
+    a[3] = kStep % 2 == 0 ? __funnelshift_r(third, third, e2m1_turn(kStep, 3)) : third << (32 - e2m1_turn(kStep, 3));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] &= kE2m1Bits;
+  }
+
   /// Eight 4-bit codes under the bits of `even` and `odd`: one shift for all of them.
   static __device__ __forceinline__ void apart(std::uint32_t w, std::uint32_t even, std::uint32_t odd,
                                                std::uint32_t (&a)[4]) {
@@ -340,12 +348,17 @@ struct Scales {
     } else if constexpr (kCoding.scale == Type::kE8m0) {
       return __uint_as_float(__byte_perm(raw[at / 4], 0, 0x0444u | (at % 4) << 12) >> 1);
     } else if constexpr (kCoding.scale == Type::kE4m3) {
-      return f16_of_e4m3_scale(at) * (kCoding.super == quant::SuperScale::kNone ? 1.0f : factor[half]);
+      return group_scale(group, half) * (kCoding.super == quant::SuperScale::kNone ? 1.0f : factor[half]);
     } else if constexpr (kCoding.scale == Type::kS8) {
       return (lifted(at) - 8388736.0f) * factor[half];  // 2^23 + 128
     } else {
       return small_whole(at, factor[half]);
     }
+  }
+
+  /// Of e4m3: the group's scale without what the span shares.
+  __device__ __forceinline__ float group_scale(int group, int half) const {
+    return f16_of_e4m3_scale((group * 2 + half) * kEntry);
   }
 
   /// What Σx of the group is multiplied with, if `magic` was added to every code; `scale` as above.
@@ -376,6 +389,21 @@ struct Scales {
     }
   }
 
+  /// Where bf16 has them: the scales of rows r and r + 8, and their offsets.
+  __device__ __forceinline__ std::uint32_t bf16_scales(int group) const {
+    const int at = group * 2 * kEntry;
+    if constexpr (kCoding.scale == Type::kE8m0) {
+      return __byte_perm(raw[at / 4], 0, 0x1404u + at % 4 * 0x1010u) >> 1;
+    } else {
+      static_assert(kCoding.scale == Type::kBf16);
+      return kEntry == 2 ? raw[at / 4] : __byte_perm(raw[at / 4], raw[at / 4 + 1], 0x5410u);
+    }
+  }
+  __device__ __forceinline__ std::uint32_t bf16_values(int group) const {
+    static_assert(kCoding.scale == Type::kBf16 && kEntry == 4);
+    return __byte_perm(raw[group * 2], raw[group * 2 + 1], 0x7632u);
+  }
+
   /// Of kZero: z.
   __device__ __forceinline__ std::uint32_t zero(int group, int half) const {
     return raw[(group * 2 + half) * kEntry / 4] & 0xffu;
@@ -396,9 +424,7 @@ struct Scales {
   }
 
  private:
-  __device__ __forceinline__ std::uint32_t pair(int at) const {
-    return __byte_perm(raw[at / 4], 0, at % 4 == 0 ? 0x1010u : 0x3232u);
-  }
+  __device__ __forceinline__ std::uint32_t pair(int at) const { return spread(raw[at / 4], at % 4 / 2); }
   __device__ __forceinline__ std::uint16_t half_word(int at) const {
     return static_cast<std::uint16_t>(at % 4 == 0 ? raw[at / 4] : raw[at / 4] >> 16);
   }
@@ -410,9 +436,7 @@ struct Scales {
     return __uint_as_float(__byte_perm(raw[at / 4], 0x4b000000u, 0x7440u | at % 4));
   }
   __device__ __forceinline__ float f16_of_e4m3_scale(int at) const {
-    std::uint32_t pair;
-    const auto bytes = static_cast<std::uint16_t>(raw[at / 4] >> (at % 4 / 2 * 16));
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(bytes));
+    const std::uint32_t pair = f16_of_e4m3(halves(raw[at / 4])[at % 4 / 2]);
     return from_f16(static_cast<std::uint16_t>(at % 2 == 0 ? pair : pair >> 16));
   }
 };

@@ -81,6 +81,12 @@ PAGODA_SHARED std::int64_t num_spans(const Coding& coding, std::int64_t k) {
 }
 PAGODA_SHARED std::int64_t num_tiles16(std::int64_t n) { return (n + kTileRows16 - 1) / kTileRows16; }
 
+/// Whether scales are binary16, or products of one: such weights take x of f16.
+PAGODA_SHARED constexpr bool has_f16_scales(const Coding& coding) {
+  return coding.scale == quant::ScaleType::kF16 || coding.super == quant::SuperScale::kF16 ||
+         coding.super == quant::SuperScale::kF16Pair;
+}
+
 /// Where the scales begin.
 PAGODA_SHARED std::int64_t mma_codes_scales_offset(const Coding& coding, std::int64_t n, std::int64_t k) {
   return num_tiles16(n) * num_units(k) * unit_bytes(coding);
@@ -97,21 +103,26 @@ PAGODA_SHARED constexpr int column_of_register(int step, int quad, int reg, int 
 /// Bytes of a unit's first plane. The second begins there.
 PAGODA_SHARED constexpr int low_plane_bytes(const Coding& coding) { return coding.bits < 4 ? 256 : 512; }
 
-// Where a bit of a code of four bits lies in the half of a word that has four of them, so that few instructions make
-// bf16 of it. Whole numbers: one after the other. e2m1: exponent and mantissa are where bf16 has the lowest bits of its
-// exponent and the highest of its mantissa, sign above, after the shifts that cuda/codes.cuh does.
-PAGODA_SHARED std::uint32_t place_e2m1(std::uint32_t code, int reg) {
-  const std::uint32_t magnitude = code & 7u, sign = code >> 3;
-  switch (reg) {
-    case 0:
-      return magnitude << 6 | sign << 15;
-    case 1:
-      return magnitude << 3 | sign << 13;
-    case 2:
-      return magnitude | sign << 9;
-    default:
-      return magnitude << 10 | sign << 14;
-  }
+// Codes of four bits, so that few instructions make bf16 of them. Whole numbers lie one after the other in the half of
+// a word that has four of them. e2m1 lies as bf16 has it, 2^126 too small (sign, and the lowest bits of the exponent
+// and the highest of the mantissa), turned to the left by 0, 4 and 26 for registers 0, 1 and 2. That leaves four bits
+// of each half. Register 3 of an even step and of the next one lie in a third word, turned by 8 and by 30: half of its
+// bits are what the even step's word has left, the others, turned by 2, what the odd step's has.
+inline constexpr std::uint32_t kE2m1Bits = 0x81c081c0u;
+inline constexpr std::uint32_t kE2m1Left = 0x60306030u;  ///< of a word, without registers 0, 1 and 2
+
+PAGODA_SHARED constexpr int e2m1_turn(int step, int reg) {
+  return reg == 0 ? 0 : reg == 1 ? 4 : reg == 2 ? 26 : step % 2 == 0 ? 8 : 30;
+}
+PAGODA_SHARED constexpr std::uint32_t turn_left(std::uint32_t word, int by) {
+  return by == 0 ? word : word << by | word >> (32 - by);
+}
+PAGODA_SHARED constexpr std::uint32_t turn_right(std::uint32_t word, int by) {
+  return by == 0 ? word : word >> by | word << (32 - by);
+}
+/// The third word of two steps.
+PAGODA_SHARED constexpr std::uint32_t e2m1_third(std::uint32_t even, std::uint32_t odd) {
+  return (even & kE2m1Left) | (turn_left(odd, 2) & ~kE2m1Left);
 }
 
 /// A lane's codes of a unit, as they are stored.
@@ -131,7 +142,13 @@ PAGODA_SHARED void place_code(const Coding& coding, LaneCodes& lane, int step, i
   }
   const std::uint32_t low = coding.bits < 4 ? code & 3u : code & 15u;
   if (coding.table == quant::CodeTable::kE2m1) {
-    lane.nibbles[step] |= place_e2m1(low, reg) << upper;
+    const std::uint32_t bits = turn_left((low & 7u) << (6 + upper) | (low >> 3) << (15 + upper), e2m1_turn(step, reg));
+    if (reg < 3) {
+      lane.nibbles[step] |= bits;
+    } else {
+      lane.nibbles[step / 2 * 2] |= bits & kE2m1Left;
+      lane.nibbles[step / 2 * 2 + 1] |= turn_right(bits & ~kE2m1Left, 2);
+    }
   } else if (coding.table == quant::CodeTable::kIq4) {
     lane.nibbles[step] |= low << (4 * (2 * reg + element));
   } else if (coding.bits < 4) {
@@ -169,9 +186,10 @@ PAGODA_SHARED std::uint32_t code_of(const Coding& coding, const LaneCodes& lane,
   if (coding.bits == 3) return two | one << 2;
   std::uint32_t low = 0;
   if (coding.table == quant::CodeTable::kE2m1) {
-    const std::uint32_t w = lane.nibbles[step] >> upper;
-    const int magnitude[4] = {6, 3, 0, 10}, sign[4] = {15, 13, 9, 14};
-    low = (w >> magnitude[reg] & 7u) | (w >> sign[reg] & 1u) << 3;
+    const std::uint32_t* words = lane.nibbles + step / 2 * 2;
+    const std::uint32_t bits =
+        turn_right(reg < 3 ? words[step % 2] : e2m1_third(words[0], words[1]), e2m1_turn(step, reg)) >> upper;
+    low = (bits >> 6 & 7u) | (bits >> 15 & 1u) << 3;
   } else if (coding.table == quant::CodeTable::kIq4) {
     low = lane.nibbles[step] >> (4 * (2 * reg + element)) & 15u;
   } else {

@@ -9,11 +9,6 @@ namespace {
 bool has_codes(const LinearWeightSpec& weight) { return weight.layout == &kMmaCodesLayout; }
 
 /// Whether the file itself has its weights in steps that are numbers of f16, or whole multiples of one.
-bool has_f16_scales(const Coding& coding) {
-  return coding.scale == quant::ScaleType::kF16 || coding.super == quant::SuperScale::kF16 ||
-         coding.super == quant::SuperScale::kF16Pair;
-}
-
 /// All weights in the order of fragments, bf16 or codes; else all as their files' rows.
 bool fragment_ordered(const LinearProblem& problem) {
   return std::ranges::all_of(problem.specs(),

@@ -187,16 +187,18 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
 /// whose columns are lines.
 __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedule<kUnit>& schedule, RingBarriers& s,
                                         std::uint32_t ring) {
-  const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+  // From this the compiler sees that it is the same for all lanes, and makes descriptors in uniform registers.
+  const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   const std::uint64_t input = operand(ring + warpgroup * (kInputBytes / kWarpgroups), 16);
   const std::uint64_t weights = spaced_operand<kUnit.stage_turns * kTileLines * 128>(ring + kInputBytes);
+  const std::uint32_t full = kept(shared_address(s.full)), empty = kept(shared_address(s.empty));
   Sums d[kParts];
   Cursor at{0, 0};
   for (int index = cluster_index<kUnit>(); index < schedule.units; index += num_clusters<kUnit>()) {
     const Unit unit = schedule.unit(p, index);
     int before = -1;  // the slot whose products may still run
     for (int stage = 0; stage < unit.stages; ++stage) {
-      wait_barrier(&s.full[at.slot], at.parity);
+      wait_barrier(full + at.slot * sizeof(Barrier), at.parity);
       const std::uint32_t place = at.slot * (kStageBytes / 16);
       begin_products();
 #pragma unroll
@@ -213,14 +215,14 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
       }
       commit_products();
       wait_products<1>();
-      if (before >= 0) leave_slot<kUnit>(s, before);
+      if (before >= 0) leave_slot<kUnit>(empty + before * sizeof(Barrier));
       before = at.slot;
       at.advance(p.stages);
     }
     wait_products<0>();
 #pragma unroll
     for (int i = 0; i < kParts * 2; ++i) hold(d[i / 2][i % 2]);
-    if (before >= 0) leave_slot<kUnit>(s, before);
+    if (before >= 0) leave_slot<kUnit>(empty + before * sizeof(Barrier));
     if (unit.stages <= 0) {
 #pragma unroll
       for (int i = 0; i < kParts * BLOCK_COLUMNS / 2; ++i) (&d[0][0][0])[i] = 0;

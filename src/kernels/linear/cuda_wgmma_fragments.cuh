@@ -10,11 +10,13 @@
 
 namespace pagoda::kernels {
 
-/// Of a block: tiles in a box, turns in a stage; where a stage's parts lie.
+/// Of a block: tiles in a box, turns in a stage; where a stage's parts lie; whether a thread has registers for a second
+/// set of sums.
 struct FragmentShape {
   bool gated;
   int box_tiles, turns;
   WgmmaTilesStage stage;
+  bool two_sums = false;
 
   /// Where a warp's tile of codes lies in a stage, and its scales.
   __device__ __forceinline__ constexpr int codes(int warp, int tile_bytes) const {

@@ -52,7 +52,7 @@ constexpr int kThreads = static_cast<int>(wgmma_tiles_threads(kWeights, WARPGROU
 constexpr bool kRaise = kThreads % 128 == 0;  // registers of the feeding warpgroup go to the others
 static_assert(STAGE_TURNS * kWeights.turn_columns * kWeights.input_bytes % 128 == 0 && BLOCK_TOKENS % 16 == 0);
 
-constexpr FragmentShape kFragments{kGated, kBoxTiles, STAGE_TURNS, kStage};
+constexpr FragmentShape kFragments{kGated, kBoxTiles, STAGE_TURNS, kStage, BLOCK_TOKENS <= 64 && WARPGROUPS <= 2};
 using Source = WeightFragments<kFragments>;
 constexpr bool kScaledSums = kFp8 || kHalf || Source::kSumFactor != 1;
 
@@ -120,7 +120,7 @@ __device__ __forceinline__ void write_outputs(const WgmmaTilesParams& p, const U
     const float* from = d + tile * 4;
     float scale[2] = {1, 1};
     if constexpr (kHalf) scale[0] = scale[1] = p.output_factor;
-    if constexpr (Source::kSumFactor != 1) scale[0] = scale[1] = Source::kSumFactor;
+    if constexpr (Source::kSumFactor != 1) scale[0] *= Source::kSumFactor, scale[1] *= Source::kSumFactor;
     if constexpr (kFp8) {
       const std::int64_t token = std::int64_t{unit.token} + tile * 8 + quad * 2;
       if (token < p.m) scale[0] = p.input_scales[token];
@@ -263,11 +263,11 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
   const int lane = threadIdx.x % 32;
   const Source source(ring, warp, lane);
   const std::uint64_t input = operand(shared_address(ring), 16);
-  [[maybe_unused]] const std::uint32_t full = shared_address(s.full);
+  const std::uint32_t full = kept(shared_address(s.full)), empty = kept(shared_address(s.empty));
   float d[kSums];
   Cursor at{0, 0};
   int before = -1;  // the slot whose products may still run
-  const auto leave = [&](int slot) { leave_slot<kUnit>(s, slot); };
+  const auto leave = [&](int slot) { leave_slot<kUnit>(empty + slot * sizeof(Barrier)); };
   for (int index = cluster_index<kUnit>(); index < schedule.units; index += num_clusters<kUnit>()) {
     const Unit unit = schedule.unit(p, index);
 #if WEIGHTS == 2 && BLOCK_TOKENS <= 64
@@ -276,9 +276,23 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
     Source::Raw raw, next;
     std::uint32_t even[kAtOnce][4], odd[kAtOnce][4];
     int stage = 0;
+    // Where scales wait, turns that share one have sums of their own.
+    constexpr bool kLate = Source::kLateTurns > 0;
+    constexpr int kPartTurns = kLate ? Source::kLateTurns : 1;
+    float part[kLate ? kSums : 1], factor[2];
+    float* const sums = kLate ? part : d;
+    const auto add_part = [&] {
+      wait_products<0>();
+      hold(part);
+#pragma unroll
+      for (int i = 0; i < (kLate ? kSums : 0); ++i) d[i] = fmaf(part[i], factor[i % 4 / 2], d[i]);
+    };
+#pragma unroll
+    for (int i = 0; i < (kLate ? kSums : 0); ++i) d[i] = 0;
     const auto fetch = [&](const Cursor& from, int turn) {  // `turn` counts from the stage's first, into the next one
-      if (turn % STAGE_TURNS == 0) wait_barrier(full + from.slot * 8, from.parity);
-      next = source.load_raw(from.slot * kStage.bytes, turn % STAGE_TURNS, unit.begin + stage * STAGE_TURNS + turn);
+      if (turn % STAGE_TURNS == 0) wait_barrier(full + from.slot * sizeof(Barrier), from.parity);
+      source.load_raw(next, from.slot * kStage.bytes, turn % STAGE_TURNS, unit.begin + stage * STAGE_TURNS + turn,
+                      turn % STAGE_TURNS > 0);
     };
     const auto enter = [&](int turn) {
       raw = next;
@@ -293,10 +307,17 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
     const auto multiply = [&](std::uint32_t(&a)[kAtOnce][4], int turn, int first) {
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j) Source::make(a[j], raw, first + j);
+      const bool begins = kLate && turn % kPartTurns == 0 && first == 0;
+      if (begins) {
+        if (stage + turn > 0) add_part();
+        Source::late(factor, raw);
+      }
       begin_products();
       const std::uint64_t b = input + at.slot * kStage.bytes / 16 + turn * (kBoxBytes / 16) + first * 2;
 #pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) multiply_add<BLOCK_TOKENS>(d, a[j], b + j * 2, stage + turn + first + j > 0);
+      for (int j = 0; j < kAtOnce; ++j) {
+        multiply_add<BLOCK_TOKENS>(sums, a[j], b + j * 2, (kLate ? !begins : stage + turn + first > 0) || j > 0);
+      }
       commit_products();
       wait_products<1>();
     };
@@ -312,12 +333,13 @@ __device__ __forceinline__ void consume(const WgmmaTilesParams& p, const Schedul
       before = at.slot;
       at.advance(p.stages);
     }
+    if (kLate && unit.stages > 0) add_part();
     wait_products<0>();
     hold(d);
     if (before >= 0) leave(before);
 #else
     const auto load = [&](Source::Turn(&a)[STAGE_TURNS], int stage) {
-      wait_barrier(&s.full[at.slot], at.parity);
+      wait_barrier(full + at.slot * sizeof(Barrier), at.parity);
 #pragma unroll
       for (int i = 0; i < STAGE_TURNS; ++i) {
         source.load(a[i], at.slot * kStage.bytes, i, unit.begin + stage * STAGE_TURNS + i);

@@ -169,14 +169,14 @@ __device__ __forceinline__ void feed(const WgmmaTilesParams& p, const Schedule<k
   }
 }
 
-/// A multiplying warp has done with a slot: says so to whoever fetches x into it.
+/// A multiplying warp has done with a slot, whose barrier `empty` is: says so to whoever fetches x into it.
 template <const UnitShape& kShape>
-__device__ __forceinline__ void leave_slot(RingBarriers& s, int slot) {
+__device__ __forceinline__ void leave_slot(std::uint32_t empty) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if constexpr (kShape.cluster > 1) {
-    if (lane < kShape.cluster) arrive_in_cluster(&s.empty[slot], lane);
+    if (lane < kShape.cluster) arrive_in_cluster(empty, lane);
   } else {
-    if (lane == 0) arrive(&s.empty[slot]);
+    if (lane == 0) arrive(empty);
   }
 }
 
