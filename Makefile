@@ -11,7 +11,7 @@ PAGODA := build/release/bin/pagoda
 .PHONY: demo test test-all test-slow test-readers build model models bench bench-gpu bench-server soak sanitize sanitize-threads fuzz format format-check layers lint kernels release install clean deps deps-dev
 
 demo: build model
-	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)" --max-tokens 200 --repetition-penalty 1.1
+	@$(PAGODA) run $(DEMO_MODEL) "$(PROMPT)" --max-tokens 200
 
 deps:
 	@tools/install_packages.sh build

@@ -11,7 +11,8 @@
 
 namespace pagoda {
 
-/// A conversation, which the model's chat template turns into a prompt. The JSON is what the OpenAI chat API takes.
+/// A conversation, which the model's chat template turns into a prompt. The JSON is what the OpenAI chat API takes,
+/// contents as texts: what else a message holds the template gets as it is, lists of parts too.
 /// Nothing that stands in messages, tools, documents or arguments can become a control token.
 struct Chat {
   std::string messages_json = "[]";             ///< a list of {"role", "content", ...}

@@ -12,20 +12,23 @@
 namespace pagoda::api {
 namespace {
 
-constexpr std::size_t kWordsPerThread = std::size_t{16} << 20;  // 128 MiB
+// 128 MiB a thread, so that no cache holds it; of many threads, whose caches are large together, 2 GiB in all.
+constexpr std::size_t kMostWordsPerThread = std::size_t{16} << 20;
+constexpr std::size_t kMostWords = std::size_t{256} << 20;
 constexpr int kRuns = 5;
 
 struct Reading {
   std::vector<std::uint64_t> words;
+  std::size_t share;  // of a thread: a multiple of 8
   std::atomic<std::uint64_t> sum{0};
 };
 
 /// Eight sums at once, so that the adder is never what is waited for.
 void read_share(void* context, int worker) {
   Reading& reading = *static_cast<Reading*>(context);
-  const std::uint64_t* words = reading.words.data() + static_cast<std::size_t>(worker) * kWordsPerThread;
+  const std::uint64_t* words = reading.words.data() + static_cast<std::size_t>(worker) * reading.share;
   std::uint64_t sums[8] = {};
-  for (std::size_t i = 0; i < kWordsPerThread; i += 8) {
+  for (std::size_t i = 0; i < reading.share; i += 8) {
     for (std::size_t j = 0; j < 8; ++j) sums[j] += words[i + j];
   }
   reading.sum.fetch_add(std::accumulate(sums, sums + 8, std::uint64_t{0}));
@@ -35,8 +38,9 @@ void read_share(void* context, int worker) {
 
 double measure_read_bandwidth(int threads) {
   ThreadPool pool(threads);
-  Reading reading;
-  reading.words.assign(static_cast<std::size_t>(threads) * kWordsPerThread, 1);
+  const auto count = static_cast<std::size_t>(threads);
+  Reading reading{.words = {}, .share = std::min(kMostWordsPerThread, kMostWords / count / 8 * 8)};
+  reading.words.assign(count * reading.share, 1);
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {
     const auto begin = std::chrono::steady_clock::now();

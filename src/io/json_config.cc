@@ -71,7 +71,11 @@ class ConfigBuilder final : public JsonEvents {
     top.key.resize(top.prefix);
     top.key += name;
   }
-  void end_object() override { open_.pop_back(); }
+  void end_object() override {
+    const bool empty = open_.back().key.size() == open_.back().prefix;
+    open_.pop_back();
+    if (empty && !open_.empty() && open_.back().object) put_empty_object();
+  }
   void begin_array() override { open(false); }
   void end_array() override {
     Open done = std::move(open_.back());
@@ -125,6 +129,10 @@ class ConfigBuilder final : public JsonEvents {
 
   void put_null() {
     if (!error_.has_value() && count_key(open_.back().key)) config_.insert_null(open_.back().key);
+  }
+
+  void put_empty_object() {
+    if (!error_.has_value() && count_key(open_.back().key)) config_.insert_empty_object(open_.back().key);
   }
 
   void put(Value value) {

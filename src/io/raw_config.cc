@@ -142,8 +142,15 @@ std::vector<std::string_view> RawConfig::keys() const {
   return keys;
 }
 
+bool RawConfig::has(std::string_view key) const {
+  return contains(key) || empty_objects_.find(key) != empty_objects_.end();
+}
+
 Result<const Value*> RawConfig::require(std::string_view key) const {
   const Value* value = find(key);
+  if (value == nullptr && has(key)) {
+    return fail(ErrorCode::kConfigType, "{}: key {} is an empty object, not a value", source_, quoted(key));
+  }
   if (value == nullptr) return fail(ErrorCode::kConfigMissing, "{}: key {} is missing", source_, quoted(key));
   return value;
 }
@@ -159,7 +166,7 @@ Result<bool> RawConfig::boolean(std::string_view key) const {
 }
 
 Result<bool> RawConfig::boolean_or(std::string_view key, bool fallback) const {
-  return contains(key) ? boolean(key) : Result<bool>(fallback);
+  return has(key) ? boolean(key) : Result<bool>(fallback);
 }
 
 Result<std::int64_t> RawConfig::integer(std::string_view key, std::int64_t least, std::int64_t most) const {
@@ -175,7 +182,7 @@ Result<std::int64_t> RawConfig::integer(std::string_view key, std::int64_t least
 
 Result<std::int64_t> RawConfig::integer_or(std::string_view key, std::int64_t fallback, std::int64_t least,
                                            std::int64_t most) const {
-  return contains(key) ? integer(key, least, most) : Result<std::int64_t>(fallback);
+  return has(key) ? integer(key, least, most) : Result<std::int64_t>(fallback);
 }
 
 Result<double> RawConfig::number(std::string_view key, double least, double most) const {
@@ -198,7 +205,7 @@ Result<double> RawConfig::number(std::string_view key, double least, double most
 }
 
 Result<double> RawConfig::number_or(std::string_view key, double fallback, double least, double most) const {
-  return contains(key) ? number(key, least, most) : Result<double>(fallback);
+  return has(key) ? number(key, least, most) : Result<double>(fallback);
 }
 
 Result<std::string_view> RawConfig::text(std::string_view key) const {
@@ -208,7 +215,7 @@ Result<std::string_view> RawConfig::text(std::string_view key) const {
 }
 
 Result<std::string_view> RawConfig::text_or(std::string_view key, std::string_view fallback) const {
-  return contains(key) ? text(key) : Result<std::string_view>(fallback);
+  return has(key) ? text(key) : Result<std::string_view>(fallback);
 }
 
 Result<const StringList*> RawConfig::texts(std::string_view key) const {

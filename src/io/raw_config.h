@@ -96,6 +96,9 @@ class RawConfig {
   void insert_null(std::string key) { nulls_.insert(std::move(key)); }
   bool is_null(std::string_view key) const { return nulls_.find(key) != nulls_.end(); }
 
+  /// A key that the file has with an object that holds nothing: no value, but no reason for a fallback either.
+  void insert_empty_object(std::string key) { empty_objects_.insert(std::move(key)); }
+
   /// Whether the key is there; does not count as reading it.
   bool contains(std::string_view key) const { return entries_.find(key) != entries_.end(); }
   /// The value, or null. Counts as reading the key.
@@ -137,12 +140,14 @@ class RawConfig {
     mutable bool read = false;
   };
 
+  /// Whether the key's value has a say, be it a wrong one.
+  bool has(std::string_view key) const;
   Result<const Value*> require(std::string_view key) const;
   Error wrong_type(std::string_view key, const Value& value, std::string_view wanted) const;
 
   std::string source_;
   std::map<std::string, Entry, std::less<>> entries_;
-  std::set<std::string, std::less<>> nulls_;
+  std::set<std::string, std::less<>> nulls_, empty_objects_;
 };
 
 }  // namespace pagoda::io

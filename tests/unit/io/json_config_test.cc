@@ -39,6 +39,16 @@ TEST(JsonConfig, InnerObjectsAreRead) {
   EXPECT_EQ(config.size(), 6u);
 }
 
+TEST(JsonConfig, AnEmptyObjectIsNoReasonForAFallback) {
+  const RawConfig config = parse(R"({"theta": {}, "inner": {"flag": {}}, "list": [{}]})");
+  EXPECT_EQ(config.number_or("theta", 1, 0, 9).error().code, ErrorCode::kConfigType);
+  EXPECT_EQ(config.boolean_or("inner.flag", true).error().code, ErrorCode::kConfigType);
+  EXPECT_EQ(config.text("theta").error().code, ErrorCode::kConfigType);
+  EXPECT_EQ(config.integer_or("list", 3, 0, 9).value(), 3);
+  EXPECT_FALSE(config.contains("theta"));
+  EXPECT_TRUE(config.unread_keys().empty());
+}
+
 TEST(JsonConfig, Lists) {
   const RawConfig config = parse(
       R"({"i": [1, 2], "d": [1, 2.5], "s": ["a", "b"], "b": [true, false], "m": [1, "a"], "e": [], "l": [[1], [2, 3]]})");
