@@ -189,8 +189,8 @@ struct SamplingParams {
   std::optional<std::uint64_t> seed = {};                       ///< none: a random one, which is reported
   std::optional<std::int64_t> max_tokens = {};                  ///< ≥ 0; none: up to the context's end
   std::int64_t min_tokens = 0;                                  ///< no end of sequence before this many
-  std::vector<std::string> stop = {};                           ///< output ends before the earliest match
-  std::vector<std::int32_t> stop_ids = {};                      ///< output ends at any of these
+  std::vector<std::string> stop = {};       ///< output ends before the earliest match in either channel
+  std::vector<std::int32_t> stop_ids = {};  ///< output ends at any of these
   bool ignore_eos = false;
   std::optional<std::int32_t> logprobs = {};  ///< report the chosen token's and this many best log-probabilities
 };

@@ -29,6 +29,16 @@ Timings timings_of(const engine::Ending& ending) {
           .decode_tokens = std::max<std::int64_t>(0, ending.usage.completion_tokens - 1)};
 }
 
+/// As a part of its channel's text that goes on, or as a piece of its own.
+void append(std::vector<text::ReasoningSplitter::Piece>& pieces, bool reasoning, std::string text) {
+  if (text.empty()) return;
+  if (!pieces.empty() && pieces.back().reasoning == reasoning) {
+    pieces.back().text += text;
+  } else {
+    pieces.push_back({.reasoning = reasoning, .text = std::move(text)});
+  }
+}
+
 }  // namespace
 
 Generation::State::Choice::Choice(std::shared_ptr<engine::Job> from, const text::Tokenizer& tokenizer,
@@ -37,8 +47,8 @@ Generation::State::Choice::Choice(std::shared_ptr<engine::Job> from, const text:
     : job(std::move(from)),
       // The decoder never sees the prompt, and the answer goes on where it ended (CASES A1).
       decoder(tokenizer, true, text::TextStart::kContinuation),
-      stops(std::move(stop_strings)),
       splitter(std::move(reasoning)),
+      stops(std::move(stop_strings)),
       echo(std::move(prompt_text)) {}
 
 Generation::State::State(std::shared_ptr<Model::State> of, std::vector<std::shared_ptr<engine::Job>> jobs,
@@ -97,11 +107,10 @@ void Generation::State::make_events(std::size_t index) {
   const std::int64_t count = std::min(all, choice.taken + kMostIdsOfEvent);
   Event event;
   event.choice = static_cast<std::int32_t>(index);
+  Pieces pieces;
   take_prompt(choice, event);
-  take_ids(choice, count, event);
-  if (ended && (count == all || choice.stops.stopped())) end(choice, event);
-  std::vector<text::ReasoningSplitter::Piece> pieces = choice.splitter.push(std::exchange(event.text, {}));
-  if (choice.ended) std::ranges::move(choice.splitter.finish(), std::back_inserter(pieces));
+  take_ids(choice, count, event, pieces);
+  if (ended && (count == all || choice.stops.stopped())) end(choice, event, pieces);
   for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
     Event part;
     part.choice = event.choice;
@@ -127,25 +136,35 @@ void Generation::State::take_prompt(Choice& choice, Event& event) {
   }
 }
 
-void Generation::State::take_ids(Choice& choice, std::int64_t count, Event& event) {
+void Generation::State::take_ids(Choice& choice, std::int64_t count, Event& event, Pieces& shown) {
   const engine::Submission& asked = choice.job->submission();
-  event.text = std::exchange(choice.echo, {});
+  append(shown, false, std::exchange(choice.echo, {}));
   while (choice.taken < count && !choice.stops.stopped()) {
     const std::int64_t index = choice.taken++;
     const std::int32_t id = choice.job->id(index);
     event.ids.push_back(id);
     if (asked.sampling.logprobs) event.logprobs.push_back(choice_of(id, choice.job->scored(index)));
     if (std::ranges::find(asked.stop_ids, id) != asked.stop_ids.end()) continue;  // it ends the text, and is none of it
-    event.text += choice.stops.push(choice.decoder.push(id));
+    cut(choice, choice.splitter.push(choice.decoder.push(id)), shown);
     if (choice.stops.stopped()) model->engine->end(*choice.job, FinishReason::kStop);
   }
 }
 
+/// Adds what may be shown of an answer's next text, up to a stop string. None reaches from one channel into the other.
+void Generation::State::cut(Choice& choice, const Pieces& text, Pieces& shown) {
+  for (const auto& [reasoning, part] : text) {
+    if (reasoning != choice.reasons) append(shown, choice.reasons, choice.stops.finish());
+    choice.reasons = reasoning;
+    append(shown, reasoning, choice.stops.push(part));
+  }
+}
+
 /// The job has ended and all its ids were taken. What the engine drew after a stop string is no part of the answer.
-void Generation::State::end(Choice& choice, Event& event) {
+void Generation::State::end(Choice& choice, Event& event, Pieces& shown) {
   const engine::Ending& ending = choice.job->ending();
-  if (!choice.stops.stopped()) event.text += choice.stops.push(choice.decoder.finish());
-  event.text += choice.stops.finish();
+  cut(choice, choice.splitter.push(choice.decoder.finish()), shown);
+  cut(choice, choice.splitter.finish(), shown);
+  append(shown, choice.reasons, choice.stops.finish());
   choice.ended = true;
   event.finish = choice.stops.stopped() ? FinishReason::kStop : ending.finish;
   if (!choice.stops.stopped()) event.error = ending.error;

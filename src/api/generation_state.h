@@ -25,8 +25,9 @@ struct Generation::State {
 
     std::shared_ptr<engine::Job> job;
     text::StreamDecoder decoder;
-    text::StopMatcher stops;
     text::ReasoningSplitter splitter;
+    text::StopMatcher stops;   // of what the splitter gives out: marks are no text, and neither match nor show
+    bool reasons = false;      // what the matcher was given last
     std::deque<Event> events;  // made and not read yet
     std::string echo;          // goes before the first text
     std::int64_t taken = 0;
@@ -57,10 +58,12 @@ struct Generation::State {
 
  private:
   std::optional<Event> poll(std::size_t index);
+  using Pieces = std::vector<text::ReasoningSplitter::Piece>;
   void make_events(std::size_t index);
-  void take_ids(Choice& choice, std::int64_t count, Event& event);
+  void take_ids(Choice& choice, std::int64_t count, Event& event, Pieces& shown);
   void take_prompt(Choice& choice, Event& event);
-  void end(Choice& choice, Event& event);
+  void end(Choice& choice, Event& event, Pieces& shown);
+  static void cut(Choice& choice, const Pieces& text, Pieces& shown);
 
   std::size_t turn_ = 0;  // the choice to look at first
 };

@@ -95,6 +95,25 @@ class MadeUp(unittest.TestCase):
                 self.assertEqual(stopped["content"], "")
         self.assertGreater(both, 2)
 
+    def test_stop_strings_neither_match_nor_show_marks(self):
+        """Each text is cut as if the other and the mark between them were not there."""
+        num_cut = num_both = 0
+        for seed in range(6):
+            asked = {"seed": seed, "logit_bias": {str(CLOSE): 4}}
+            whole = self.ask(**asked)
+            thought, said = whole.get("reasoning_content", ""), whole["content"]
+            num_both += bool(thought and said)
+            for stop in ("<", "</", "think", "k", "t", ">", "</think>", ">" + said[:1], thought[-1:] + "<"):
+                message = self.ask(**asked, stop=[stop])
+                expected = (thought.split(stop)[0], "" if stop in thought else said.split(stop)[0])
+                self.assertEqual((message.get("reasoning_content", ""), message["content"]), expected, (seed, stop))
+                num_cut += expected != (thought, said)
+        self.assertGreater(num_cut, 3)
+        self.assertGreater(num_both, 3)
+        # A mark that the model itself writes. What looks like a second one is text.
+        message = self.ask(seed=1, enable_thinking=False, logit_bias={str(THINK): 100}, stop=[">"])
+        self.assertEqual((message.get("reasoning_content"), message["content"]), ("<think", ""))
+
     def test_i2_characters_cut_by_max_tokens(self):
         """Bytes drawn at random are hardly ever whole characters."""
         for tokens in range(1, 9):

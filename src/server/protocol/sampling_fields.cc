@@ -119,7 +119,7 @@ void add_sampling(std::vector<Field>& out, const ServedModel& served) {
            R"({{"anyOf":[{{"type":"string","minLength":1,"maxLength":{0}}},{{"type":"array","maxItems":{1},"items":{{"type":"string","minLength":1,"maxLength":{0}}}}}]}})",
            kMostStopCharacters, kMostStops),
        read_stop},
-      "The answer ends before the earliest of these texts."));
+      "The answer ends before the earliest of these texts, in its reasoning too. Marks around that are no text."));
   out.push_back(
       optional("stop_token_ids",
                {format(R"({{"type":"array","maxItems":{},"items":{}}})", kMostIds, id_schema(served.vocabulary)),
