@@ -21,7 +21,7 @@ struct TemplateLimits {
   std::uint64_t steps = 1'000'000;                  ///< nodes evaluated and elements or characters handled in bulk
   std::size_t output_bytes = std::size_t{4} << 20;  ///< of the rendered text; callers pass 4 x context in bytes
   int depth = 100;                                  ///< nested macro calls, recursive loops and nested expressions
-  double time_ms = 100;                             ///< wall time of the rendering
+  double time_ms = 100;                             ///< of the thread's CPU time
   std::size_t source_bytes = std::size_t{1} << 20;  ///< of the template's text, at parse
 };
 
