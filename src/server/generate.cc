@@ -86,7 +86,7 @@ bool GenerateAnswer::begin() {
   const ApiRequest& request = started_->request;
   streams_ = request.stream;
   choices_.resize(started_->generations.size() * static_cast<std::size_t>(request.n));
-  writer_ = make_writer(context_.head, request, context_.model, std::move(started_->prompt_ids));
+  writer_ = make_writer(context_.head, request, context_.model, std::move(started_->prompts));
   for (Generation& generation : started_->generations) generation.on_ready(shared_->wake);
   return true;
 }

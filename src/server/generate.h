@@ -23,7 +23,7 @@ namespace pagoda::server {
 struct Started {
   ApiRequest request;
   std::vector<Generation> generations;  ///< one a prompt
-  std::vector<std::vector<std::int32_t>> prompt_ids;
+  std::vector<ListedPrompt> prompts;
 };
 using Outcome = std::variant<http::Response, Started>;
 

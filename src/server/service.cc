@@ -9,6 +9,7 @@
 #include "pagoda/library.h"
 #include "server/json/json.h"
 #include "server/protocol/openapi.h"
+#include "server/protocol/token_text.h"
 
 namespace pagoda::server {
 namespace {
@@ -29,14 +30,24 @@ std::int64_t num_tokens(const Model& model) {
 
 ServedModel describe(const Model& model, const ServerOptions& options) {
   const ModelInfo& info = model.info();
+  const auto around_text = model.tokenize("", {.bos = true});
   return {.name = options.alias.empty() ? info.name : options.alias,
           .vocabulary = num_tokens(model),
           .context = info.context,
           .has_template = info.has_chat_template,
+          .adds_tokens = around_text.ok() && !around_text->empty(),
           .declares_temperature = model.sampling_defaults().temperature.has_value(),
           .reads_enable_thinking = model.template_reads("enable_thinking"),
           .reads_reasoning_effort = model.template_reads("reasoning_effort"),
           .model = model};
+}
+
+Result<ListedPrompt> list_prompt(const Model& model, const Request& request) {
+  ListedPrompt out{.ids = PAGODA_TRY(model.prompt_ids(request))};
+  if (!request.echo) return out;
+  const auto* const raw = std::get_if<RawText>(&request.prompt);
+  out.first_offset = first_offset(out.ids, raw != nullptr ? raw->text : PAGODA_TRY(model.detokenize(out.ids)), model);
+  return out;
 }
 
 /// A part of a path as its client meant it: %2F is a slash. What is no escape stays.
@@ -334,9 +345,9 @@ Outcome Service::generate(ApiRequest request, const std::atomic<bool>& abandoned
     }
     out.generations.push_back(std::move(*generation));
     if (lists_prompt) {
-      auto ids = loaded_->served.model.prompt_ids(one);
-      if (!ids.ok()) return to_response(api_error(ids.error()));
-      out.prompt_ids.push_back(std::move(*ids));
+      auto listed = list_prompt(loaded_->served.model, one);
+      if (!listed.ok()) return to_response(api_error(listed.error()));
+      out.prompts.push_back(std::move(*listed));
     }
     one.prompt = TokenIds{};  // it may be large, and was taken
   }

@@ -23,8 +23,9 @@ def byte_characters():
     return {**{b: chr(b) for b in plain}, **{b: chr(256 + i) for i, b in enumerate(others)}}
 
 
-def write_model(folder, context=512):
-    """Leaves a tiny model's config.json and a tokenizer of bytes in the folder; returns what `serve` is given."""
+def write_model(folder, context=512, around=None, spaced=False):
+    """Leaves a tiny model's config.json and a tokenizer of bytes in the folder; returns what `serve` is given. `around`:
+    the tokenizer's post_processor; `spaced`: it puts a space before a text."""
     with open(os.path.join(ROOT, "configs/Qwen3-4B.json")) as file:
         config = json.load(file)
     config.update(vocab_size=MODEL_TOKENS, hidden_size=64, num_hidden_layers=2, intermediate_size=128, head_dim=32,
@@ -34,9 +35,9 @@ def write_model(folder, context=512):
               "special": special} for id, text, special in
              ((THINK, "<think>", False), (CLOSE, "</think>", False), (END, "<|im_end|>", True))]
     characters = byte_characters()
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    level = {"type": "ByteLevel", "add_prefix_space": spaced, "trim_offsets": True, "use_regex": True}
     tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-                 "pre_tokenizer": level, "post_processor": None, "decoder": level,
+                 "pre_tokenizer": level, "post_processor": around, "decoder": level,
                  "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                            "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
                            "vocab": {characters[b]: b for b in range(256)}, "merges": []}}
@@ -160,6 +161,54 @@ class MadeUp(unittest.TestCase):
                 status, answer = self.server.post("/v1/completions", {**body, **more})
                 self.assertEqual(status, 400, (id, more))
                 self.assertEqual(answer["error"]["param"], next(iter(more)))
+
+
+class AroundText(unittest.TestCase):
+    """A model that wants a token before each text, and whose tokenizer adds a space."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        name = "<|im_end|>"
+        around = {"type": "TemplateProcessing", "pair": [],
+                  "single": [{"SpecialToken": {"id": name, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                  "special_tokens": {name: {"id": name, "ids": [END], "tokens": [name]}}}
+        model = write_model(cls.folder.name, around=around, spaced=True)
+        cls.server = Server("--dummy-weights", "--tokenizer", cls.folder.name, "--kv-tokens", "2048", model=model)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+        cls.folder.cleanup()
+
+    def ask(self, **more):
+        return self.server.post("/v1/completions", {"model": "config", "max_tokens": 3, "echo": True, "logprobs": 0,
+                                                    "ignore_eos": True, "logit_bias": {"65": 100}, **more})
+
+    def test_offsets_are_places_in_the_text(self):
+        for prompt in ("hé!", "é", "h<|im_end|>"):
+            status, answer = self.ask(prompt=[prompt, "other"])
+            self.assertEqual(status, 200, answer)
+            choice = answer["choices"][0]
+            self.assertEqual(choice["text"], prompt + "AAA")
+            table = choice["logprobs"]
+            self.assertEqual(table["tokens"][:2], ["<|im_end|>", " "])
+            self.assertEqual(table["text_offset"][:3], [0, 0, 0])
+            for token, offset in list(zip(table["tokens"], table["text_offset"]))[2:]:
+                if not token.startswith("bytes:"):
+                    self.assertTrue(choice["text"][offset:].startswith(token), (token, offset))
+            self.assertEqual(table["text_offset"][-3:], [len(prompt), len(prompt) + 1, len(prompt) + 2])
+        choice = self.ask(prompt=[END, 104, 105])[1]["choices"][0]  # of ids the text is all that they say
+        self.assertEqual((choice["text"], choice["logprobs"]["text_offset"]),
+                         ("<|im_end|>hiAAA", [0, 10, 11, 12, 13, 14]))
+
+    def test_an_empty_text_is_a_prompt(self):
+        api = json.loads(self.server.get("/openapi.json")[2])
+        asked = api["paths"]["/v1/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        self.assertEqual(asked["properties"]["prompt"]["anyOf"][0], {"type": "string", "minLength": 0})
+        status, answer = self.ask(prompt="")
+        self.assertEqual((status, answer["usage"]["prompt_tokens"]), (200, 1), answer)
+        self.assertEqual(answer["choices"][0]["logprobs"]["text_offset"], [0, 0, 1, 2])
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::size_t kMostPrompts = 128;
 
-Kind prompt(std::int64_t vocabulary) {
-  const std::string ids = format(R"({{"type":"array","minItems":1,"items":{}}})", id_schema(vocabulary));
-  return {format(R"({{"anyOf":[{{"type":"string","minLength":1}},)"
-                 R"({{"type":"array","minItems":1,"maxItems":{0},"items":{{"type":"string","minLength":1}}}},{1},)"
+Kind prompt(const ServedModel& served) {
+  const std::string ids = format(R"({{"type":"array","minItems":1,"items":{}}})", id_schema(served.vocabulary));
+  const std::string text = format(R"({{"type":"string","minLength":{}}})", served.adds_tokens ? 0 : 1);
+  return {format(R"({{"anyOf":[{2},{{"type":"array","minItems":1,"maxItems":{0},"items":{2}}},{1},)"
                  R"({{"type":"array","minItems":1,"maxItems":{0},"items":{1}}}]}})",
-                 kMostPrompts, ids),
-          [vocabulary](const Json& json, ApiRequest& out) -> Status {
+                 kMostPrompts, ids, text),
+          [vocabulary = served.vocabulary](const Json& json, ApiRequest& out) -> Status {
             constexpr const char* kWanted =
                 "a text, a list of token ids, or a list of such: all texts or all ids, and not empty";
             if (json.is_string()) {
@@ -180,7 +180,7 @@ std::vector<Field> chat_fields(const ServedModel& served) {
 std::vector<Field> completion_fields(const ServedModel& served) {
   std::vector<Field> out;
   out.push_back(required("model", model_name(served), "The served model."));
-  out.push_back(required("prompt", prompt(served.vocabulary), "A text, token ids, or a list of either."));
+  out.push_back(required("prompt", prompt(served), "A text, token ids, or a list of either."));
   out.push_back(
       nullable("max_tokens",
                integer(0, kMostTokens, [](std::int64_t tokens, ApiRequest& request) { request.max_tokens = tokens; }),

@@ -20,6 +20,7 @@ struct ServedModel {
   std::int64_t vocabulary = 0;
   std::int64_t context = 0;
   bool has_template = false;
+  bool adds_tokens = false;            ///< to a text, so that an empty one is a prompt too
   bool declares_temperature = false;   ///< the checkpoint; else the API says 1
   bool reads_enable_thinking = false;  ///< the template, as a variable
   bool reads_reasoning_effort = false;

@@ -1,5 +1,6 @@
 #include "server/protocol/token_text.h"
 
+#include <algorithm>
 #include <set>
 
 namespace pagoda::server {
@@ -56,6 +57,12 @@ std::int64_t num_characters(std::string_view bytes) {
   return count;
 }
 
+std::int64_t first_offset(std::span<const std::int32_t> ids, std::string_view text, const Model& model) {
+  std::int64_t offset = num_characters(text);
+  for (const std::int32_t id : ids) offset -= num_characters(model.token_bytes(id));
+  return offset;
+}
+
 void write_chat_logprob(const TokenChoice& choice, const Model& model, JsonWriter& out) {
   out.open_object();
   write_token(choice.token, model, out);
@@ -89,7 +96,7 @@ std::string TokenTable::next_token(std::int32_t id) {
   const std::string bytes = model_.token_bytes(id);
   std::string token = token_string(bytes);
   tokens_.value(token);
-  offsets_.value(offset_);
+  offsets_.value(std::max<std::int64_t>(offset_, 0));
   offset_ += num_characters(bytes);
   return token;
 }

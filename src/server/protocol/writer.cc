@@ -61,11 +61,10 @@ struct WholeChoice {
 
 class WholeWriter : public AnswerWriter {
  public:
-  WholeWriter(AnswerHead head, const ApiRequest& request, const Model& model,
-              std::vector<std::vector<std::int32_t>> prompt_ids)
+  WholeWriter(AnswerHead head, const ApiRequest& request, const Model& model, std::vector<ListedPrompt> prompts)
       : head_(std::move(head)),
         model_(model),
-        prompt_ids_(std::move(prompt_ids)),
+        prompts_(std::move(prompts)),
         n_(static_cast<std::size_t>(request.n)),
         has_logprobs_(request.common.sampling.logprobs.has_value()),
         has_prompt_logprobs_(request.asks_prompt_logprobs),
@@ -91,7 +90,7 @@ class WholeWriter : public AnswerWriter {
 
   const AnswerHead head_;
   const Model model_;
-  const std::vector<std::vector<std::int32_t>> prompt_ids_;
+  const std::vector<ListedPrompt> prompts_;
   const std::size_t n_;
   const bool has_logprobs_;
   const bool has_prompt_logprobs_;
@@ -112,7 +111,7 @@ class WholeChat final : public WholeWriter {
     out.close_array();
     write_usage(usage, out);
     if (has_prompt_logprobs_) write_prompt_logprobs(prompt_logprobs(0), model_, out);
-    if (returns_ids_) write_ids("prompt_token_ids", prompt_ids_.front(), out);
+    if (returns_ids_) write_ids("prompt_token_ids", prompts_.front().ids, out);
     out.close_object();
     return out.take();
   }
@@ -159,9 +158,9 @@ class WholeCompletion final : public WholeWriter {
     out.open_object().member("index", static_cast<std::int64_t>(index)).member("text", choice.content);
     out.key("logprobs");
     if (has_logprobs_) {
-      TokenTable table(model_);
+      TokenTable table(model_, echoes_ ? prompts_[index / n_].first_offset : 0);
       if (echoes_) {
-        table.add_first(prompt_ids_[index / n_].front());
+        table.add_first(prompts_[index / n_].ids.front());
         for (const TokenChoice& token : prompt_logprobs(index)) table.add(token);
       }
       for (const TokenChoice& token : choice.logprobs) table.add(token);
@@ -172,7 +171,7 @@ class WholeCompletion final : public WholeWriter {
     write_finish(choice.finish, out);
     if (has_prompt_logprobs_) write_prompt_logprobs(prompt_logprobs(index), model_, out);
     if (returns_ids_) {
-      write_ids("prompt_token_ids", prompt_ids_[index / n_], out);
+      write_ids("prompt_token_ids", prompts_[index / n_].ids, out);
       write_ids("token_ids", choice.ids, out);
     }
     out.close_object();
@@ -183,11 +182,10 @@ class WholeCompletion final : public WholeWriter {
 
 class StreamWriter : public AnswerWriter {
  public:
-  StreamWriter(AnswerHead head, const ApiRequest& request, const Model& model,
-               std::vector<std::vector<std::int32_t>> prompt_ids)
+  StreamWriter(AnswerHead head, const ApiRequest& request, const Model& model, std::vector<ListedPrompt> prompts)
       : head_(std::move(head)),
         model_(model),
-        prompt_ids_(std::move(prompt_ids)),
+        prompts_(std::move(prompts)),
         n_(static_cast<std::size_t>(request.n)),
         num_choices_(request.requests.size() * n_),
         has_logprobs_(request.common.sampling.logprobs.has_value()),
@@ -235,7 +233,7 @@ class StreamWriter : public AnswerWriter {
 
   const AnswerHead head_;
   const Model model_;
-  const std::vector<std::vector<std::int32_t>> prompt_ids_;
+  const std::vector<ListedPrompt> prompts_;
   const std::size_t n_;
   const std::size_t num_choices_;
   const bool has_logprobs_;
@@ -254,7 +252,7 @@ class ChatStream final : public StreamWriter {
         json.key("delta").open_object().member("role", "assistant").member("content", "").close_object();
         json.key("logprobs").null();
       };
-      out += chunk(i, FinishReason::kNone, role, returns_ids_ ? &prompt_ids_.front() : nullptr);
+      out += chunk(i, FinishReason::kNone, role, returns_ids_ ? &prompts_.front().ids : nullptr);
     }
     return out;
   }
@@ -291,9 +289,8 @@ class ChatStream final : public StreamWriter {
 
 class CompletionStream final : public StreamWriter {
  public:
-  CompletionStream(AnswerHead head, const ApiRequest& request, const Model& model,
-                   std::vector<std::vector<std::int32_t>> prompt_ids)
-      : StreamWriter(std::move(head), request, model, std::move(prompt_ids)),
+  CompletionStream(AnswerHead head, const ApiRequest& request, const Model& model, std::vector<ListedPrompt> prompts)
+      : StreamWriter(std::move(head), request, model, std::move(prompts)),
         tables_(num_choices_, TokenTable(model_)),
         begun_(num_choices_) {}
 
@@ -317,7 +314,7 @@ class CompletionStream final : public StreamWriter {
       json.member("text", text).key("logprobs");
       logprobs ? tables_[index].write(json) : static_cast<void>(json.null());
       if (!returns_ids_) return;
-      if (!std::exchange(begun_[index], true)) write_ids("prompt_token_ids", prompt_ids_[index / n_], json);
+      if (!std::exchange(begun_[index], true)) write_ids("prompt_token_ids", prompts_[index / n_].ids, json);
       write_ids("token_ids", ids, json);
     });
   }
@@ -336,15 +333,14 @@ std::string sse(std::string_view json) {
 }
 
 std::unique_ptr<AnswerWriter> make_writer(AnswerHead head, const ApiRequest& request, const Model& model,
-                                          std::vector<std::vector<std::int32_t>> prompt_ids) {
+                                          std::vector<ListedPrompt> prompts) {
   const bool chat = request.route == Route::kChat;
-  if (request.stream && chat)
-    return std::make_unique<ChatStream>(std::move(head), request, model, std::move(prompt_ids));
+  if (request.stream && chat) return std::make_unique<ChatStream>(std::move(head), request, model, std::move(prompts));
   if (request.stream) {
-    return std::make_unique<CompletionStream>(std::move(head), request, model, std::move(prompt_ids));
+    return std::make_unique<CompletionStream>(std::move(head), request, model, std::move(prompts));
   }
-  if (chat) return std::make_unique<WholeChat>(std::move(head), request, model, std::move(prompt_ids));
-  return std::make_unique<WholeCompletion>(std::move(head), request, model, std::move(prompt_ids));
+  if (chat) return std::make_unique<WholeChat>(std::move(head), request, model, std::move(prompts));
+  return std::make_unique<WholeCompletion>(std::move(head), request, model, std::move(prompts));
 }
 
 }  // namespace pagoda::server

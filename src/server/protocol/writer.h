@@ -37,8 +37,14 @@ class AnswerWriter {
 std::string sse(std::string_view json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
-/// `prompt_ids`: of each prompt, if the answer has to list them (return_token_ids, or echo with logprobs).
+/// A prompt whose tokens stand in the answer.
+struct ListedPrompt {
+  std::vector<std::int32_t> ids;
+  std::int64_t first_offset = 0;  ///< with echo: where the first of them begins in its text (token_text.h)
+};
+
+/// `prompts`: all of them, if the answer has to list them (return_token_ids, or echo with logprobs).
 std::unique_ptr<AnswerWriter> make_writer(AnswerHead head, const ApiRequest& request, const Model& model,
-                                          std::vector<std::vector<std::int32_t>> prompt_ids);
+                                          std::vector<ListedPrompt> prompts);
 
 }  // namespace pagoda::server
