@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import tempfile
 import threading
@@ -243,6 +244,24 @@ class Http(unittest.TestCase):
         self.assertTrue(self.server.wait_for(
             lambda: self.server.metric("http_requests_unanswered_total") == before + 1))
         self.assertNotIn('status="0"', self.server.get("/metrics")[2].decode())
+
+    def test_who_sends_much_more_and_leaves_is_noticed(self):
+        """Beyond some input behind a request the server reads no further, and sees no end there."""
+        body = json.dumps(completion(max_tokens=900, ignore_eos=True)).encode()
+        post = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        for resets in (False, True):
+            before = self.server.metric("requests_aborted_total"), self.server.metric("generation_tokens_total")
+            with self.server.connect() as client:
+                client.sendall(post + (GET + b"\r\n") * 2500)
+                self.server.wait_for(lambda: self.server.metric("num_requests_running") > 0)
+                if resets:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.assertTrue(self.server.wait_for(lambda: self.server.metric("num_requests_running") == 0))
+            self.assertEqual(self.server.metric("requests_aborted_total"), before[0] + 1)
+            self.assertLess(self.server.metric("generation_tokens_total"), before[1] + 800)
+        answers = self.server.raw(post.replace(b"900", b"100") + (GET + b"\r\n") * 2500 + GET + b"Connection: close\r\n\r\n")
+        self.assertEqual(statuses(answers), [200] * 2502)  # one who stays has them all
 
     def test_small_requests_do_not_wait_for_large_ones(self):
         """A body of many megabytes takes seconds to read and tokenize."""

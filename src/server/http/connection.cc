@@ -12,7 +12,8 @@
 namespace pagoda::server::http {
 namespace {
 
-constexpr std::size_t kMostInput = 64 << 10;  // that waits while an answer is written
+constexpr std::size_t kMostInput = 64 << 10;                 // that waits while an answer is written
+constexpr auto kLookAfter = std::chrono::milliseconds(200);  // for a client who has sent more than that
 
 std::string_view reason_of(int status) {
   switch (status) {
@@ -335,6 +336,9 @@ Piece Connection::next_of(Answer& answer, bool cut, const Exchange& exchange) {
   }
 }
 
+/// Of one who has sent so much behind its request that nobody reads on, only its socket tells.
+bool Connection::client_left() { return input_ended_ || (input_.size() >= kMostInput && transport_->ended()); }
+
 /// Sends an answer as it comes. False: the client has gone, or takes nothing.
 Task<bool> Connection::follow(Answer& answer, Exchange& exchange) {
   const auto quiet = shared_.limits.keep_alive_time;
@@ -344,8 +348,10 @@ Task<bool> Connection::follow(Answer& answer, Exchange& exchange) {
     Piece piece = next_of(answer, cut, exchange);
     if (!answer.holds_body()) count_body(0);
     if (piece.empty()) {
-      if (input_ended_) co_return false;
-      co_await event_.wait_until(std::min(last_sent + quiet, shared_.cut_off));
+      if (client_left()) co_return false;
+      Clock::time_point until = std::min(last_sent + quiet, shared_.cut_off);
+      if (input_.size() >= kMostInput) until = std::min(until, Clock::now() + kLookAfter);
+      co_await event_.wait_until(until);
       if (Clock::now() < last_sent + quiet) continue;
       piece = answer.keep_alive();
       last_sent = Clock::now();
@@ -356,7 +362,7 @@ Task<bool> Connection::follow(Answer& answer, Exchange& exchange) {
     if (!co_await send(std::move(piece), exchange, answer.streams())) co_return false;
     last_sent = Clock::now();
     if (last) co_return true;
-    if (input_ended_) co_return false;
+    if (client_left()) co_return false;
   }
 }
 

@@ -51,6 +51,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Task<bool> refuse(Response response, RequestParser& parser);
   Task<bool> send(Piece piece, Exchange& exchange, bool streams);
   Task<void> linger();
+  bool client_left();
   std::unique_ptr<Answer> answer_of(Request request);
   Piece next_of(Answer& answer, bool cut, const Exchange& exchange);
   Clock::time_point next_deadline(const RequestParser& parser, bool begun) const;

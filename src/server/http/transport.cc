@@ -1,5 +1,7 @@
 #include "server/http/transport.h"
 
+#include <poll.h>
+
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -16,6 +18,12 @@ using Error = boost::system::error_code;
 constexpr std::size_t kSlice = 64 << 10;
 
 auto into(Error& error) { return asio::redirect_error(asio::use_awaitable, error); }
+
+/// As Transport::ended.
+bool ended_at(int descriptor) {
+  pollfd socket{.fd = descriptor, .events = POLLRDHUP, .revents = 0};
+  return poll(&socket, 1, 0) != 0;
+}
 
 class PlainTransport final : public Transport {
  public:
@@ -42,6 +50,8 @@ class PlainTransport final : public Transport {
       if (error) co_return false;
     }
   }
+
+  bool ended() override { return ended_at(socket_.native_handle()); }
 
   Task<bool> write(std::string_view bytes, std::chrono::milliseconds patience) override {
     while (!bytes.empty()) {
@@ -121,6 +131,8 @@ class TlsTransport final : public Transport {
     bytes.append(buffer.data(), size);
     co_return !error;
   }
+
+  bool ended() override { return plain_ ? plain_->ended() : ended_at(stream_.lowest_layer().native_handle()); }
 
   Task<bool> write(std::string_view bytes, std::chrono::milliseconds patience) override {
     if (plain_) co_return co_await plain_->write(bytes, patience);

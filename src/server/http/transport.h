@@ -45,6 +45,9 @@ class Transport {
   /// Appends what comes to `into`; false: nothing comes any more.
   virtual Task<bool> read(std::string& into) = 0;
 
+  /// Whether the client sends no more, though what it has sent may not be read yet.
+  virtual bool ended() = 0;
+
   /// False: the client takes nothing any more. A slice of 64 KiB that is not taken within `patience` ends it too.
   virtual Task<bool> write(std::string_view bytes, std::chrono::milliseconds patience) = 0;
 
