@@ -66,10 +66,6 @@ Result<server::ServerOptions> server_options(const Arguments& arguments, LineLog
   return options;
 }
 
-bool is_loopback(const server::http::Endpoint& endpoint) {
-  return !endpoint.unix_socket.empty() || server::http::is_loopback(endpoint.host);
-}
-
 /// Before the server listens to signals itself, and when it does no more, there is nothing to drain.
 void end_at_signals() {
   for (const int number : {SIGTERM, SIGINT}) std::signal(number, [](int) { _exit(0); });
@@ -96,11 +92,12 @@ Status serve(const Arguments& asked) {
     if (level != LogLevel::kDebug) say(message);
   };
   server::ServerOptions options = PAGODA_TRY(server_options(arguments, log));
-  const bool open = options.api_keys.empty() && !is_loopback(options.endpoint);
+  const bool locked = !options.api_keys.empty();
   // The address first: that it is taken shows at once, not after a long load.
   const std::unique_ptr<server::Server> server = PAGODA_TRY(server::Server::bind(std::move(options)));
   say(server->address() + " answers; the model is being loaded");
-  if (open) say("warning: without --api-key everybody who reaches this address may ask");
+  if (!locked && server->is_open_to_others())
+    say("warning: without --api-key everybody who reaches this address may ask");
   const auto on_ready = [&](const Model& model) {
     for (const std::string& line : ledger(model.stats().memory)) say(line);
     say(server->address() + " serves " + model.info().name);

@@ -25,9 +25,13 @@ Result<std::unique_ptr<Server>> Server::bind(ServerOptions options) {
 
 const std::string& Server::address() const { return state_->http->address(); }
 
+bool Server::is_open_to_others() const {
+  return !state_->http->is_loopback() && state_->options.endpoint.unix_socket.empty();
+}
+
 Status Server::run(const Opener& open, const Hooks& hooks) {
   http::Server& http = *state_->http;
-  Service service(state_->options);
+  Service service(state_->options, http.is_loopback());
   std::optional<Error> fatal;
   std::atomic<bool> opened = false;
   bool serves = false;  // of the connections' thread

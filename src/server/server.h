@@ -43,6 +43,9 @@ class Server {
   /// "http://127.0.0.1:8080"
   const std::string& address() const;
 
+  /// Whether others than this machine's users may come to it.
+  bool is_open_to_others() const;
+
   /// Opens the model that is served, and says how far it is.
   using Opener = std::function<Result<Model>(const ProgressSink&)>;
   struct Hooks {

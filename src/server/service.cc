@@ -151,8 +151,9 @@ Service::Loaded::Loaded(const Model& model, const ServerOptions& options)
       tokenize(Route::kTokenize, served),
       detokenize(Route::kDetokenize, served) {}
 
-Service::Service(const ServerOptions& options)
+Service::Service(const ServerOptions& options, bool loopback)
     : options_(options),
+      loopback_(loopback),
       keys_(options.api_keys),
       created_(std::time(nullptr)),
       instance_(random_name()),
@@ -192,13 +193,13 @@ bool Service::allows_origin(std::string_view origin) const {
 /// A page of another site asks what is open for this machine alone. The browser thinks that it asks its own site, if
 /// that site's name has come to mean this machine (DNS rebinding).
 bool Service::comes_from_elsewhere(const http::Request& request) const {
-  if (!keys_.empty() || !options_.endpoint.unix_socket.empty() || !http::is_loopback(options_.endpoint.host)) {
-    return false;
-  }
+  if (!keys_.empty() || !loopback_) return false;
   const std::string* const origin = request.header("origin");
   if (origin == nullptr || allows_origin(*origin)) return false;
   const std::size_t scheme = origin->find("://");
-  return scheme == std::string::npos || !http::is_loopback(http::host_of(std::string_view(*origin).substr(scheme + 3)));
+  if (scheme == std::string::npos) return true;
+  const std::string_view host = http::host_of(std::string_view(*origin).substr(scheme + 3));
+  return !http::is_loopback(host) && !equals(options_.endpoint.host, host);
 }
 
 std::optional<http::Response> Service::preflight(const http::Request& request) const {

@@ -22,7 +22,8 @@ namespace pagoda::server {
 /// All on the connections' thread but what `Workers` runs.
 class Service final : public http::Routes {
  public:
-  explicit Service(const ServerOptions& options);
+  /// `loopback`: its address is one of this machine alone.
+  Service(const ServerOptions& options, bool loopback);
   ~Service() override;
 
   /// How far the model's opening is. Any thread, until `serve`.
@@ -78,6 +79,7 @@ class Service final : public http::Routes {
   Outcome detokenize(const ApiRequest& request) const;
 
   const ServerOptions& options_;
+  const bool loopback_;
   const Keys keys_;
   const Page page_;
   const std::int64_t created_;

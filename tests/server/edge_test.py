@@ -172,6 +172,16 @@ class Http(unittest.TestCase):
                 headers = {"Origin": origin, "Authorization": "Bearer k"}
                 self.assertEqual(server.get("/v1/models", headers=headers)[0], 200)
 
+    def test_a_loopback_address_is_one_however_it_is_written(self):
+        for host, status, warns in (("127.1", 403, False), ("LOCALHOST", 403, False), ("0.0.0.0", 200, True)):
+            with Server("--host", host, loaded=False) as server:
+                server.host = "127.0.0.1"
+                got = server.get("/version", headers={"Origin": "http://evil.example"})[0]
+                self.assertEqual(got, status, host)
+                own = server.get("/version", headers={"Origin": f"http://{host.lower()}:{server.port}"})[0]
+                self.assertEqual(own, 200, host)  # the page's own
+                self.assertEqual("everybody who reaches this address may ask" in server.log(), warns, host)
+
     def test_cors_is_off(self):
         headers = self.server.request("GET", "/version", headers={"Origin": "http://evil.example"})[1]
         self.assertNotIn("access-control-allow-origin", headers)

@@ -84,12 +84,18 @@ std::optional<Tcp::endpoint> tcp_of(const asio::generic::stream_protocol::endpoi
   return out;
 }
 
+/// Also of an IPv4 address that is written as one of IPv6.
+bool is_loopback_address(const asio::ip::address& address) {
+  const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
+  return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback() : address.is_loopback();
+}
+
 }  // namespace
 
 bool is_loopback(std::string_view host) {
   Error error;
   const auto address = asio::ip::make_address(host, error);
-  return error ? host == "localhost" || host.ends_with(".localhost") : address.is_loopback();
+  return error ? host == "localhost" || host.ends_with(".localhost") : is_loopback_address(address);
 }
 
 std::string_view host_of(std::string_view authority) {
@@ -143,6 +149,7 @@ struct Server::State {
   std::string unix_path;
   std::optional<std::pair<dev_t, ino_t>> unix_socket;  ///< ours: another server may have taken the path since
   std::string address;
+  bool is_loopback = false;
   std::optional<asio::ssl::context> tls;
   std::shared_ptr<Door> door = std::make_shared<Door>();
   std::unique_ptr<Loop> loop = std::make_unique<Loop>();
@@ -153,6 +160,7 @@ Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Server::~Server() { state_->leave_address(); }
 
 const std::string& Server::address() const { return state_->address; }
+bool Server::is_loopback() const { return state_->is_loopback; }
 std::int64_t Server::num_connections() const { return state_->num_connections; }
 
 Result<std::unique_ptr<Server>> Server::bind(const Endpoint& endpoint, const Limits& limits) {
@@ -210,6 +218,7 @@ Result<std::unique_ptr<Server>> Server::bind(const Endpoint& endpoint, const Lim
     state->address = "unix:" + endpoint.unix_socket;
   } else if (const auto bound = tcp_of(acceptor.local_endpoint(error))) {
     state->address = format("{}://{}", state->tls ? "https" : "http", name_of(*bound));
+    state->is_loopback = is_loopback_address(bound->address());
   }
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }

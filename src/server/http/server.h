@@ -38,6 +38,9 @@ class Server {
   /// "http://127.0.0.1:8080", with the port in use.
   const std::string& address() const;
 
+  /// Whether that is an address of this machine alone, however it was written. A Unix socket is none.
+  bool is_loopback() const;
+
   /// Serves until it was told to drain and the last connection has closed. SIGTERM and SIGINT drain; the second one
   /// ends at once. While it drains nothing new is accepted, and answers that run past `patience` are cut short.
   /// `on_drain` is called once when that begins, `every_second` once a second, both on the calling thread, which is the
