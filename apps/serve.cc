@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,6 +67,22 @@ Result<server::ServerOptions> server_options(const Arguments& arguments, LineLog
   return options;
 }
 
+/// Beyond its limit of open files a server accepts nobody, and so answers nobody: the limit is raised to what all
+/// connections need, and where the system forbids that, they are fewer. Returns what to warn of then, or nothing.
+std::string fit_open_files(server::http::Limits& limits) {
+  constexpr rlim_t kOthers = 512;  // clients that are turned away and still listen, model, devices, timers
+  const rlim_t wanted = limits.num_connections + kOthers;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return {};
+  files.rlim_cur = std::min(files.rlim_max, wanted);
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0) getrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_cur >= wanted) return {};
+  const std::size_t asked = limits.num_connections;
+  limits.num_connections = std::max<rlim_t>(files.rlim_cur / 2, files.rlim_cur - std::min(files.rlim_cur, kOthers));
+  return pagoda::format("{} connections are served at once, not {}: the process may have {} files open (ulimit -Hn)",
+                        limits.num_connections, asked, files.rlim_cur);
+}
+
 /// Before the server listens to signals itself, and when it does no more, there is nothing to drain.
 void end_at_signals() {
   for (const int number : {SIGTERM, SIGINT}) std::signal(number, [](int) { _exit(0); });
@@ -92,6 +109,8 @@ Status serve(const Arguments& asked) {
     if (level != LogLevel::kDebug) say(message);
   };
   server::ServerOptions options = PAGODA_TRY(server_options(arguments, log));
+  const std::string fewer = fit_open_files(options.limits);
+  if (!fewer.empty()) say("warning: " + fewer);
   const bool locked = !options.api_keys.empty();
   // The address first: that it is taken shows at once, not after a long load.
   const std::unique_ptr<server::Server> server = PAGODA_TRY(server::Server::bind(std::move(options)));

@@ -380,6 +380,23 @@ class Http(unittest.TestCase):
                     self.assertIn("retry-after", headers)
 
 
+    def test_a_limit_of_open_files_never_means_silence(self):
+        """The soft limit is raised; a hard one bounds the connections, and who is too many is told."""
+        for hard, most in ((2000, 300), (128, 64)):
+            with Server("--max-connections", "300", loaded=False, files=(100, hard)) as server:
+                told = f"warning: {most} connections are served at once, not 300: the process may have {hard} files"
+                self.assertEqual(told in server.log(), most < 300, server.log())
+                held = [server.connect(timeout=20) for _ in range(most)]
+                for client in held:
+                    client.sendall(GET + b"\r\n")
+                self.assertEqual({client.recv(15) for client in held}, {b"HTTP/1.1 200 OK"})
+                for _ in range(30):
+                    with server.connect(timeout=20) as client:
+                        self.assertEqual(statuses(read_all(client)), [503])
+                for client in held:
+                    client.close()
+                self.assertTrue(server.wait_for(lambda: server.get("/version")[0] == 200))
+
     def test_all_bodies_together_are_bounded(self):
         post = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 

@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -16,14 +17,15 @@ NAME = os.path.splitext(os.path.basename(MODEL))[0]
 
 
 class Server:
-    """`pagoda serve MODEL flags...`, ended with the object's `with`. `loaded=False`: does not wait for the model."""
+    """`pagoda serve MODEL flags...`, ended with the object's `with`. `loaded=False`: does not wait for the model.
+    `files`: the soft and the hard limit of its open files."""
 
-    def __init__(self, *flags, model=MODEL, env=None, fixed_address=False, loaded=True):
+    def __init__(self, *flags, model=MODEL, env=None, fixed_address=False, loaded=True, files=None):
         self.log_file = tempfile.TemporaryFile(mode="w+")
         address = [] if fixed_address else ["--port", "0"]
         self.process = subprocess.Popen(
             [PROGRAM, "serve", model, *address, "--threads", "1", *flags],
-            stderr=self.log_file, stdout=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+            preexec_fn=files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files)), stderr=self.log_file, stdout=subprocess.DEVNULL, env={**os.environ, **(env or {})})
         self.url = self.wait_for_line("serves" if loaded else "answers; the model is being loaded")
         parts = urllib.parse.urlsplit(self.url)
         self.host, self.port = parts.hostname, parts.port
