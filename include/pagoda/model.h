@@ -37,6 +37,7 @@ struct ModelOptions {
   bool tune = false;
 
   /// Tokens of one sequence at most, prompt and answer; none: what the model was made for, or less if memory is short.
+  /// In any case no more than the KV cache holds.
   std::optional<std::int64_t> context{};
   std::string kv_dtype = "auto";  ///< "auto", "f16", "bf16" or "fp8_e4m3"
   /// The size of the KV cache over all sequences, in tokens or in bytes (not both). None: a full context for each of
@@ -135,7 +136,7 @@ class Model {
   Result<std::vector<std::int32_t>> prompt_ids(const Request& request) const;
 
   /// Starts a request. Errors: kInvalidArgument and its kin for parameters out of range, kEmptyPrompt, kPromptTooLong
-  /// with both numbers (nothing is ever cut), kCacheCapacity, kQueueFull, kUnsupportedArgument if the model was opened
+  /// with both numbers (nothing is ever cut), kQueueFull, kUnsupportedArgument if the model was opened
   /// without weights; rendering's errors.
   Result<Generation> generate(const Request& request) const;
 

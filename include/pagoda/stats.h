@@ -27,7 +27,6 @@ struct Histogram {
 struct Refusals {
   std::int64_t invalid = 0;          ///< a parameter, the prompt's JSON, or what the template says of it
   std::int64_t prompt_too_long = 0;  ///< over the context
-  std::int64_t cache_capacity = 0;   ///< over what the whole KV cache holds
   std::int64_t queue_full = 0;
   std::int64_t failed = 0;  ///< the device is lost, or memory has run out
 };

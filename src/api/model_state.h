@@ -17,7 +17,7 @@ namespace pagoda {
 
 /// Requests that were not taken, by reason; counted by any thread.
 struct RefusalCounts {
-  std::atomic<std::int64_t> invalid{0}, prompt_too_long{0}, cache_capacity{0}, queue_full{0}, failed{0};
+  std::atomic<std::int64_t> invalid{0}, prompt_too_long{0}, queue_full{0}, failed{0};
 
   void count(ErrorCode code);
 };

@@ -205,8 +205,13 @@ Status load_and_start(Model::State& state, const api::DescribedFile& described, 
   const runtime::RunnerMemory memory = runner->info().memory;
   if (!runner->info().tuning.empty()) state.library->log(LogLevel::kInfo, "tuned: " + runner->info().tuning);
   state.engine = PAGODA_TRY(engine::Engine::start(options, std::move(runner)));
-  // A context that nobody asked for is what the cache holds.
-  if (!state.options.context) state.info.context = std::min(state.info.context, state.engine->most_tokens());
+  // No sequence is longer than the whole cache.
+  state.info.context = std::min(state.info.context, state.engine->most_tokens());
+  if (state.options.context.value_or(0) > state.info.context) {
+    state.library->log(LogLevel::kWarning,
+                       pagoda::format("the context is {} tokens, which is all that the KV cache holds, not {}",
+                                      state.info.context, *state.options.context));
+  }
   write_ledger(state, memory);
   return Ok{};
 }

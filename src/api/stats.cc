@@ -49,9 +49,6 @@ void RefusalCounts::count(ErrorCode code) {
     case ErrorCode::kPromptTooLong:
       prompt_too_long.fetch_add(1, std::memory_order_relaxed);
       break;
-    case ErrorCode::kCacheCapacity:
-      cache_capacity.fetch_add(1, std::memory_order_relaxed);
-      break;
     case ErrorCode::kQueueFull:
       queue_full.fetch_add(1, std::memory_order_relaxed);
       break;
@@ -69,7 +66,6 @@ Stats Model::stats() const {
   Stats out;
   out.refusals = {.invalid = state_->refusals.invalid,
                   .prompt_too_long = state_->refusals.prompt_too_long,
-                  .cache_capacity = state_->refusals.cache_capacity,
                   .queue_full = state_->refusals.queue_full,
                   .failed = state_->refusals.failed};
   if (state_->engine == nullptr) return out;

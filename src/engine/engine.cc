@@ -50,14 +50,10 @@ Engine::~Engine() {
 Status Engine::check(const Submission& submission) const {
   const std::int64_t prompt = std::ssize(submission.prompt);
   if (prompt == 0) return fail_param(ErrorCode::kEmptyPrompt, "prompt", "the prompt has no tokens");
-  if (prompt > options_.limits.context || (prompt == options_.limits.context && submission.max_new_tokens > 0)) {
+  if (prompt > most_tokens_ || (prompt == most_tokens_ && submission.max_new_tokens > 0)) {
     return fail_param(ErrorCode::kPromptTooLong, "prompt",
                       "the prompt has {} tokens, and the context of {} has no room for an answer", prompt,
-                      options_.limits.context);
-  }
-  if (prompt > most_tokens_) {
-    return fail_param(ErrorCode::kCacheCapacity, "prompt", "the prompt has {} tokens, and the KV cache holds {}",
-                      prompt, most_tokens_);
+                      most_tokens_);
   }
   return Ok{};
 }

@@ -43,7 +43,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Takes in the choices of one request, or none of them. The first runs through its prompt before the others start,
-  /// so that they find it in the prefix cache. Errors: kEmptyPrompt, kPromptTooLong, kCacheCapacity, kQueueFull; the
+  /// so that they find it in the prefix cache. Errors: kEmptyPrompt, kPromptTooLong, kQueueFull; the
   /// engine's own error once its device is lost.
   Result<std::vector<std::shared_ptr<Job>>> submit(std::vector<Submission> choices);
 

@@ -59,7 +59,6 @@ TEST(StatsTest, RefusalsAreCountedByReason) {
   EXPECT_EQ(stats.refusals.prompt_too_long, 1);
   EXPECT_EQ(stats.refusals.invalid, 3);
   EXPECT_EQ(stats.refusals.queue_full, 0);
-  EXPECT_EQ(stats.refusals.cache_capacity, 0);
   EXPECT_EQ(stats.refusals.failed, 0);
   EXPECT_EQ(stats.accepted, 0);
   many.n = 3;
@@ -72,7 +71,7 @@ TEST(StatsTest, RefusalsAreCountedByReason) {
   EXPECT_EQ(model.stats().refusals.queue_full, 1);
   const Model small = open_tiny({}, {.context = 190, .kv_tokens = 48});
   EXPECT_FALSE(small.generate(ask_text(std::string(60, 'a'), 5)).ok());
-  EXPECT_EQ(small.stats().refusals.cache_capacity, 1);
+  EXPECT_EQ(small.stats().refusals.prompt_too_long, 1);
 }
 
 TEST(StatsTest, OverdueAndStoppedAreCountedApart) {
@@ -132,10 +131,35 @@ TEST(LedgerTest, ACacheTakesNoMoreThanHalfOfWhatIsFree) {
   EXPECT_EQ(tokens(0), 208) << "one context";
 }
 
-TEST(LedgerTest, AContextThatNobodyAskedForIsWhatTheCacheHolds) {
-  EXPECT_EQ(open_tiny({}, {.kv_tokens = 48}).info().context, 48);
-  EXPECT_EQ(open_tiny({}, {.context = 150, .kv_tokens = 48}).info().context, 150);
+TEST(LedgerTest, AContextIsNoMoreThanTheCacheHolds) {
   EXPECT_EQ(open_tiny().info().context, 200);
+  EXPECT_EQ(open_tiny({}, {.context = 150, .kv_tokens = 160}).info().context, 150);
+  for (const std::optional<std::int64_t> asked : {std::optional<std::int64_t>(), std::optional<std::int64_t>(150)}) {
+    const Model model = open_tiny({}, {.context = asked, .kv_tokens = 48});
+    EXPECT_EQ(model.info().context, 48);
+    EXPECT_EQ(model.stats().memory.context, 48);
+    EXPECT_EQ(collect(model, ask_text(std::string(47, 'a'), 5)).usage.completion_tokens, 1);
+    EXPECT_EQ(collect(model, ask_text(std::string(48, 'a'), 0)).usage.completion_tokens, 0);
+    const auto full = model.generate(ask_text(std::string(48, 'a'), 1));
+    ASSERT_FALSE(full.ok());
+    EXPECT_EQ(full.error().code, ErrorCode::kPromptTooLong);
+    EXPECT_NE(full.error().message.find("48 tokens, and the context of 48"), std::string::npos) << full.error().message;
+  }
+}
+
+TEST(LedgerTest, AContextThatWasAskedForAndIsNotServedIsTold) {
+  std::vector<std::string> told;
+  const auto library = Library::create({.threads = 1, .log = [&told](LogLevel level, std::string_view message) {
+                                          if (level == LogLevel::kWarning) told.emplace_back(message);
+                                        }});
+  ASSERT_TRUE(library.ok());
+  const TemporaryFile file(tiny_chat_bytes());
+  for (const std::int64_t asked : {48, 150}) {
+    ASSERT_TRUE(Model::open(*library, file.path(), {.device = "cpu", .context = asked, .kv_tokens = 48}).ok());
+  }
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("48 tokens"), std::string::npos) << told[0];
+  EXPECT_NE(told[0].find("not 150"), std::string::npos) << told[0];
 }
 
 }  // namespace

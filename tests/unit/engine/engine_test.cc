@@ -155,7 +155,7 @@ TEST(EngineTest, WhatCanNeverFitIsRefusedAndAFullQueueToo) {
   const auto engine = make_engine(script, 1);
   std::vector<Submission> large;
   large.push_back(ask(prompt_of(100), 1));
-  EXPECT_EQ(engine->submit(std::move(large)).error().code, ErrorCode::kCacheCapacity);
+  EXPECT_EQ(engine->submit(std::move(large)).error().code, ErrorCode::kPromptTooLong);
   std::vector<Submission> empty;
   empty.push_back(ask({}, 1));
   EXPECT_EQ(engine->submit(std::move(empty)).error().code, ErrorCode::kEmptyPrompt);
