@@ -31,7 +31,7 @@ Engine::Engine(Options options, std::unique_ptr<runtime::Runner> runner, kv::KvC
   vocab_ = runner_->info().vocab;
   const auto rows = static_cast<std::size_t>(options_.limits.max_running);
   in_flight_.reserve(static_cast<std::size_t>(options_.limits.steps_in_flight));
-  closed_.reserve(rows);
+  closed_.reserve(rows + static_cast<std::size_t>(options_.limits.max_queued));
   ids_.reserve(rows);
   by_slot_.resize(rows, nullptr);
   slot_set_.resize(static_cast<std::size_t>(options_.limits.max_running), 0);

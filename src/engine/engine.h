@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,9 @@ struct Options {
   bool verify_cache = false;  ///< after each step hold all counts of the cache against each other; for tests
 };
 
+/// So few letters that a string holds them in itself: copies of it need no memory.
+inline Error out_of_memory() { return {.code = ErrorCode::kOutOfMemory, .message = "out of memory", .param = {}}; }
+
 /// Owns a runner, the cache's bookkeeping and the scheduler, all of which only its own thread touches. Requests come in
 /// by a queue; results go out by jobs, which never hold the thread up. All public functions may be called from any
 /// thread; none waits for a step, but for the destructor.
@@ -43,8 +47,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Takes in the choices of one request, or none of them. The first runs through its prompt before the others start,
-  /// so that they find it in the prefix cache. Errors: kEmptyPrompt, kPromptTooLong, kQueueFull; the
-  /// engine's own error once its device is lost.
+  /// so that they find it in the prefix cache. Errors: kEmptyPrompt, kPromptTooLong, kQueueFull; the engine's own
+  /// error once its device is lost.
   Result<std::vector<std::shared_ptr<Job>>> submit(std::vector<Submission> choices);
 
   /// Ends a job within one step: see Job::ask_to_end. What has ended stays as it is.
@@ -103,13 +107,13 @@ class Engine {
   void sleep();
 
   bool take_in(bool may_wait);
-  void add(const std::shared_ptr<Job>& job);
+  void add(std::shared_ptr<Job> job);
   void end_where(FinishReason (*reason)(const Job& job, Clock::time_point now));
   void end_overdue();
   void release_followers();
   void stop_sequence(Active& active, FinishReason reason, std::optional<Error> error);
   void retire(Active& active, FinishReason reason, std::optional<Error> error);
-  void close_unstarted(const std::shared_ptr<Job>& job, FinishReason reason, std::optional<Error> error);
+  void close_unstarted(std::shared_ptr<Job> job, FinishReason reason, std::optional<Error> error);
   void count_end(const Active& active);
   void close_all(FinishReason reason, const Error& error);
   void flush_closed();
@@ -127,7 +131,7 @@ class Engine {
   std::unordered_map<sched::SequenceId, Active> active_;
   std::vector<Active*> by_slot_;  // of active_: who owns each slot, or did last
   std::vector<Follower> followers_;
-  std::vector<Active> closed_;           // ended in this step, and not yet told
+  std::vector<Active> closed_;           // ended in this step, and not yet told; with room for all there can be
   std::vector<StepInFlight> in_flight_;  // oldest first
   std::vector<Follower> incoming_;
   std::vector<std::int32_t> ids_;  // drawn in one step
@@ -154,5 +158,15 @@ class Engine {
   std::atomic<Clock::rep> progress_{0};   // when the loop last got on
   std::thread thread_;
 };
+
+/// What `call` returns, or that memory ran out: in words that need none themselves.
+template <class Call>
+auto or_out_of_memory(Call call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+}
 
 }  // namespace pagoda::engine

@@ -14,6 +14,23 @@ FinishReason overdue(const Job& job, Clock::time_point now) {
   return deadline && now >= *deadline ? FinishReason::kError : FinishReason::kNone;
 }
 
+sched::Request request_of(const Job& job) {
+  const Submission& wanted = job.submission();
+  sched::Request request{.prompt = wanted.prompt,
+                         .max_new_tokens = job.most_ids(),
+                         .stop_ids = wanted.stop_ids,
+                         .priority = wanted.priority,
+                         .cache_prompt = wanted.cache_prompt,
+                         .cache_salt = wanted.cache_salt};
+  request.choice = wanted.choice;
+  if (wanted.on_logits) {
+    request.prompt_want = sched::Want::kLogits;
+  } else if (wanted.prompt_best) {
+    request.prompt_want = sched::Want::kPromptLogprobs;
+  }
+  return request;
+}
+
 std::optional<Error> error_of(FinishReason reason) {
   if (reason == FinishReason::kCancelled) return fail(ErrorCode::kCancelled, "the request was cancelled");
   if (reason == FinishReason::kError) return fail(ErrorCode::kDeadlineExceeded, "the request's deadline has passed");
@@ -42,7 +59,7 @@ bool Engine::take_in(bool may_wait) {
     const auto& deadline = follower.job->submission().deadline;
     if (deadline && (!next_deadline_ || *deadline < *next_deadline_)) next_deadline_ = deadline;
     if (follower.leader == nullptr) {
-      add(follower.job);
+      add(std::move(follower.job));
     } else {
       followers_.push_back(std::move(follower));
     }
@@ -52,26 +69,18 @@ bool Engine::take_in(bool may_wait) {
   return !stopping;
 }
 
-void Engine::add(const std::shared_ptr<Job>& job) {
-  const Submission& wanted = job->submission();
-  sched::Request request{.prompt = wanted.prompt,
-                         .max_new_tokens = job->most_ids(),
-                         .stop_ids = wanted.stop_ids,
-                         .priority = wanted.priority,
-                         .cache_prompt = wanted.cache_prompt,
-                         .cache_salt = wanted.cache_salt};
-  request.choice = wanted.choice;
-  if (wanted.on_logits) {
-    request.prompt_want = sched::Want::kLogits;
-  } else if (wanted.prompt_best) {
-    request.prompt_want = sched::Want::kPromptLogprobs;
-  }
-  const Result<sched::SequenceId> sequence = scheduler_->add(std::move(request));
-  if (!sequence.ok()) {
-    return close_unstarted(job, FinishReason::kError, sequence.error());
-  }
-  active_.emplace(*sequence, Active{.job = job, .sequence = *sequence});
-  counts_.prompt_tokens += std::ssize(wanted.prompt);
+/// Never throws: a job that memory does not suffice for ends, and no other.
+void Engine::add(std::shared_ptr<Job> job) {
+  constexpr sched::SequenceId kNoSequence = -1;  // until the scheduler has named it, when nothing may go wrong any more
+  const auto sequence = or_out_of_memory([&]() -> Result<sched::SequenceId> {
+    active_.emplace(kNoSequence, Active{.job = job});
+    return scheduler_->add(request_of(*job));
+  });
+  auto entry = active_.extract(kNoSequence);
+  if (!sequence.ok()) return close_unstarted(std::move(job), FinishReason::kError, sequence.error());
+  entry.key() = entry.mapped().sequence = *sequence;
+  active_.insert(std::move(entry));
+  counts_.prompt_tokens += std::ssize(job->submission().prompt);
 }
 
 /// Ends every job for which `reason` gives one, wherever it stands.
@@ -85,7 +94,8 @@ void Engine::end_where(FinishReason (*reason)(const Job& job, Clock::time_point 
   std::erase_if(followers_, [&](Follower& follower) {
     const FinishReason finish = reason(*follower.job, now);
     if (finish == FinishReason::kNone) return false;
-    close_unstarted(follower.job, finish, error_of(finish));
+    std::optional<Error> error = error_of(finish);
+    close_unstarted(std::move(follower.job), finish, std::move(error));
     return true;
   });
 }
@@ -103,9 +113,9 @@ void Engine::end_overdue() {
 
 /// A leader's first id means that its prompt is in the cache.
 void Engine::release_followers() {
-  std::erase_if(followers_, [this](const Follower& follower) {
+  std::erase_if(followers_, [this](Follower& follower) {
     if (follower.leader->num_ids() == 0 && !follower.leader->ended()) return false;
-    add(follower.job);
+    add(std::move(follower.job));
     return true;
   });
 }
@@ -135,8 +145,8 @@ void Engine::retire(Active& active, FinishReason reason, std::optional<Error> er
 }
 
 /// Ends a job that the scheduler has never seen.
-void Engine::close_unstarted(const std::shared_ptr<Job>& job, FinishReason reason, std::optional<Error> error) {
-  Active active{.job = job};
+void Engine::close_unstarted(std::shared_ptr<Job> job, FinishReason reason, std::optional<Error> error) {
+  Active active{.job = std::move(job)};
   active.ending.finish = reason;
   active.ending.error = std::move(error);
   count_end(active);
@@ -164,12 +174,11 @@ void Engine::close_all(FinishReason reason, const Error& error) {
   while (!active_.empty()) stop_sequence(active_.begin()->second, reason, error);
   {
     const std::scoped_lock lock(mutex_);
-    if (!lost_) lost_ = error;
-    incoming_.swap(inbox_);
+    if (!lost_) lost_ = error;  // from now on nothing comes into the inbox
   }
-  for (auto* list : {&followers_, &incoming_}) {
-    for (Follower& follower : *list) {
-      close_unstarted(follower.job, reason, error);
+  for (auto* list : {&followers_, &incoming_, &inbox_}) {
+    for (Follower& follower : *list) {  // without a job: taken out already
+      if (follower.job != nullptr) close_unstarted(std::move(follower.job), reason, error);
     }
     list->clear();
   }

@@ -14,16 +14,6 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// Memory that a step finds missing is that step's error, and not the engine's end.
-template <class Call>
-auto or_out_of_memory(Call call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kOutOfMemory, "there was not enough memory for a step");
-  }
-}
-
 }  // namespace
 
 /// One of the places where exceptions end: what memory or a third party throws becomes the error of every job.
@@ -34,7 +24,7 @@ void Engine::loop() {
     while (!dead_ && !in_flight_.empty()) finish_step();
     close_all(FinishReason::kCancelled, fail(ErrorCode::kCancelled, "the model was closed"));
   } catch (const std::bad_alloc&) {
-    die(fail(ErrorCode::kOutOfMemory, "the engine ran out of memory"));
+    die(out_of_memory());
   } catch (const std::exception& exception) {
     die(fail(ErrorCode::kInternal, "the engine stopped: {}", exception.what()));
   }
@@ -71,6 +61,7 @@ void Engine::start_steps() {
         counts_.queue_s.add(seconds_between(active->job->submitted(), now));
       }
     }
+    // Memory that a step finds missing is that step's error, and not the engine's end.
     const Status submitted = or_out_of_memory([&] { return runner_->submit(*batch); });
     in_flight_.push_back({.batch = batch, .begun = now, .error = {}});
     if (!submitted.ok()) in_flight_.back().error = submitted.error();

@@ -153,8 +153,8 @@ Result<CachedSequence> KvCache::open(const OpenRequest& request) {
                request.room_tokens);
   const std::int64_t blocks = find_prefix(request);
   PAGODA_TRY(check_room(request, blocks));
-  CachedSequence sequence = share(blocks, [this](std::size_t group, std::int64_t i) { return prefix_block(group, i); });
-  for (BlockTable& table : sequence.tables_) table.reserve(configs_.front().blocks_for(request.most_tokens));
+  CachedSequence sequence = share(blocks, configs_.front().blocks_for(request.most_tokens),
+                                  [this](std::size_t group, std::int64_t i) { return prefix_block(group, i); });
   sequence.last_key_ = links_[static_cast<std::size_t>(blocks)].key;
   sequence.publish_ = request.publish;
   if (keep_prefixes_ && request.reuse) {
@@ -168,13 +168,21 @@ Result<CachedSequence> KvCache::open(const OpenRequest& request) {
   return sequence;
 }
 
+/// All memory first: what throws for want of it leaves nothing that would have to be given back.
 template <class BlockAt>
-CachedSequence KvCache::share(std::int64_t blocks, BlockAt block_at) {
+CachedSequence KvCache::share(std::int64_t blocks, std::int64_t most_blocks, BlockAt block_at) {
+  std::vector<BlockTable> tables;
+  tables.reserve(configs_.size());
+  for (std::size_t g = 0; g < configs_.size(); ++g) {
+    tables.emplace_back(block_size()).reserve(std::max(blocks, most_blocks));
+  }
   CachedSequence sequence;
+  sequence.first_held_.reserve(configs_.size());
+  sequence.tables_ = std::move(tables);
   sequence.token_len_ = sequence.cached_tokens_ = blocks * block_size();
   sequence.kept_blocks_ = blocks;
   for (std::size_t g = 0; g < configs_.size(); ++g) {
-    BlockTable& table = sequence.tables_.emplace_back(block_size());
+    BlockTable& table = sequence.tables_[g];
     const std::int64_t first = configs_[g].first_needed_block(blocks * block_size());
     sequence.first_held_.push_back(first);
     for (std::int64_t i = 0; i < blocks; ++i) {
@@ -275,7 +283,7 @@ void KvCache::release(CachedSequence& sequence) {
 
 CachedSequence KvCache::fork(const CachedSequence& sequence) {
   PAGODA_CHECK(sequence.open());
-  CachedSequence twin = share(sequence.kept_blocks_, [&](std::size_t group, std::int64_t i) {
+  CachedSequence twin = share(sequence.kept_blocks_, 0, [&](std::size_t group, std::int64_t i) {
     return sequence.tables_[group].blocks()[static_cast<std::size_t>(i)];
   });
   twin.last_key_ = sequence.last_key_;

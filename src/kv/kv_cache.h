@@ -129,7 +129,7 @@ class KvCache {
   Status check_room(const OpenRequest& request, std::int64_t blocks) const;
   BlockId prefix_block(std::size_t group, std::int64_t index) const;
   template <class BlockAt>
-  CachedSequence share(std::int64_t blocks, BlockAt block_at);
+  CachedSequence share(std::int64_t blocks, std::int64_t most_blocks, BlockAt block_at);
   void evict(std::size_t group, std::int64_t needed);
   void publish(CachedSequence& sequence, std::span<const std::int32_t> ids, std::int64_t full_blocks);
   void return_before(CachedSequence& sequence, std::size_t group, std::int64_t block);

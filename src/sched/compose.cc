@@ -180,6 +180,7 @@ void Scheduler::admit() {
 
 bool Scheduler::admit_first() {
   Sequence& sequence = *waiting_.front();
+  sequence.tokens.reserve(static_cast<std::size_t>(sequence.max_tokens));  // before there is anything to give back
   const kv::OpenRequest request{
       .ids = sequence.tokens,
       .cache_salt = sequence.request.cache_salt,
@@ -197,7 +198,6 @@ bool Scheduler::admit_first() {
     return false;
   }
   sequence.cache = std::move(opened).value();
-  sequence.tokens.reserve(static_cast<std::size_t>(sequence.max_tokens));
   sequence.scheduled = sequence.computed = sequence.cache.token_len();
   if (sequence.preemptions == 0) sequence.cached_tokens = sequence.scheduled;
   sequence.last_step = next_step_ - 1;

@@ -53,5 +53,55 @@ TEST(AllocationTest, StepsOfManyRowsAllocateNothing) {
   }
 }
 
+// CASES J2: memory that runs out anywhere in the engine's thread ends requests, of which each is told, or the engine,
+// which says so; and whatever is left can be closed.
+TEST(AllocationTest, J2EveryAllocationThatFailsIsToldToAllThatItEnds) {
+  std::int64_t served = 0, ended = 0, told = 0;
+  for (std::int64_t n = 1; n <= 150; ++n) {
+    SCOPED_TRACE(n);
+    std::atomic<bool> all_there{false};
+    Script script;
+    script.window = n % 2 == 0 ? 0 : 40;
+    script.before_step = [&](std::int64_t step) -> Status {
+      if (step == 1) all_there.wait(false);
+      if (step == 1) fixtures::fail_allocation_here(n);
+      return Ok{};
+    };
+    const auto engine = make_engine(script);
+    std::vector<std::shared_ptr<Job>> jobs = {start(*engine, ask(prompt_of(9), 30))};
+    for (std::int32_t i = 0; i < 4; ++i) {
+      const auto more = engine->submit(std::vector<Submission>(3, ask(prompt_of(10 + 9 * i, i), 3 + 2 * i)));
+      ASSERT_TRUE(more.ok());
+      jobs.insert(jobs.end(), more->begin(), more->end());
+    }
+    engine->end(*jobs[5], FinishReason::kCancelled);
+    all_there.store(true);
+    all_there.notify_all();
+    for (const auto& job : jobs) {
+      ASSERT_TRUE(wait_end(*job));
+      const auto& error = job->ending().error;
+      if (error && error->code != ErrorCode::kCancelled) {
+        EXPECT_EQ(error->code, ErrorCode::kOutOfMemory);
+        ++told;
+      }
+    }
+    std::vector<Submission> next;
+    next.push_back(ask(prompt_of(33), 5));
+    const auto last = engine->submit(std::move(next));
+    if (engine->health().ok()) {
+      ASSERT_TRUE(last.ok());
+      ASSERT_TRUE(wait_end(*last->front()));
+      ++served;
+    } else {
+      EXPECT_EQ(engine->health().error().code, ErrorCode::kOutOfMemory);
+      EXPECT_FALSE(last.ok());
+      ++ended;
+    }
+  }
+  EXPECT_GT(served, 20);
+  EXPECT_GT(ended, 5);
+  EXPECT_GT(told, 50);
+}
+
 }  // namespace
 }  // namespace pagoda::engine

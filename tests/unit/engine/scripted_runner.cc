@@ -79,12 +79,13 @@ Status ScriptedRunner::submit(const sched::Batch& batch) {
                                      .max_blocks = script_.context / script_.block_size + 1});
   PAGODA_CHECK(sound.ok(), "{}", sound.error().message);
   if (script_.before_step) PAGODA_TRY(script_.before_step(batch.step));
-  Computed& out = in_flight_.emplace_back();
+  Computed out;
   out.step = batch.step;
   out.rows.resize(batch.rows.size());
   out.floats.resize(batch.rows.size());
   out.best.resize(2 * batch.rows.size());
   for (std::size_t r = 0; r < batch.rows.size(); ++r) compute(batch, r, out);
+  in_flight_.push_back(std::move(out));
   return Ok{};
 }
 
