@@ -64,6 +64,15 @@ class Files(unittest.TestCase):
         self.assertIn("model_name", read)
         self.assertEqual(read - labels, set())
 
+    def test_the_unit_starts_again_after_a_device_was_lost(self):
+        text = (ROOT / "deploy" / "pagoda.service").read_text()
+        never = re.search(r"^RestartPreventExitStatus=(.*)$", text, re.M)[1].split()
+        codes = {"--nonsense": "2", "nothing.gguf": "3"}
+        for argument, code in codes.items():
+            done = subprocess.run([PROGRAM, "serve", argument, "--port", "0"], capture_output=True, timeout=60)
+            self.assertEqual(str(done.returncode), code)
+        self.assertEqual(never, list(codes.values()))  # 4 is a device's
+
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd is not here")
     def test_systemd_takes_the_unit(self):
         text = (ROOT / "deploy" / "pagoda.service").read_text()
