@@ -136,7 +136,6 @@ bool GenerateAnswer::take(std::size_t prompt, const Event& event, std::string& d
   measure(prompt, event);
   if (event.finish == FinishReason::kError || event.finish == FinishReason::kCancelled) {
     const Error error = event.error.value_or(Error{.code = ErrorCode::kCancelled, .message = "the request was ended"});
-    context_.on_error(error);
     failure_ = api_error(error);
     return false;
   }

@@ -32,7 +32,6 @@ struct AnswerContext {
   const Model model;
   AnswerHead head;
   Metrics* metrics = nullptr;
-  std::function<void(const Error&)> on_error;  ///< of the engine
 };
 
 class GenerateAnswer final : public http::Answer {

@@ -302,10 +302,7 @@ std::unique_ptr<http::Answer> Service::work(const RequestReader& reader, http::R
                         .head = {.id = format("{}-{}{:x}", chat ? "chatcmpl" : "cmpl", instance_, ++num_answers_),
                                  .created = std::time(nullptr),
                                  .model = loaded_->served.name},
-                        .metrics = &metrics_,
-                        .on_error = [this](const Error& error) {
-                          if (kind_of(error.code) == ErrorKind::kDevice) lost_ = error;
-                        }};
+                        .metrics = &metrics_};
   const auto size = request.body.size() > kSmallBody ? Workers::Size::kLarge : Workers::Size::kSmall;
   auto job = [this, &reader, body = std::move(request.body)](const std::atomic<bool>& abandoned) -> Outcome {
     try {
@@ -394,11 +391,12 @@ http::Response Service::health() const {
     out.headers.emplace_back("retry-after", "1");
     return out;
   }
-  const bool good = health_ == Health::kGood && !lost_ && !draining_;
-  const char* const status = lost_ || health_ == Health::kLost ? "device lost"
-                             : health_ == Health::kStuck       ? "no progress"
-                             : draining_                       ? "shutting down"
-                                                               : "ok";
+  const Status engine = loaded_->served.model.health();
+  const bool good = engine.ok() && !stuck_ && !draining_;
+  const char* const status = !engine.ok() ? "engine ended"
+                             : stuck_     ? "no progress"
+                             : draining_  ? "shutting down"
+                                          : "ok";
   http::Response out = json_response(JsonWriter().open_object().member("status", status).close_object().take());
   out.status = good ? 200 : 503;
   return out;
@@ -466,10 +464,11 @@ void Service::finished(const http::Request& request, const End& end) {
 
 std::optional<Error> Service::every_second(std::int64_t connections) {
   connections_ = connections;
-  if (lost_) return lost_;
   if (loaded_ == nullptr) return std::nullopt;
+  // Not from what requests are told: those that ran may all have been left by then.
+  if (const Status engine = loaded_->served.model.health(); !engine.ok()) return engine.error();
   const double stalled_s = loaded_->served.model.stats().stalled_ms / 1000;
-  health_ = stalled_s >= static_cast<double>(options_.stuck_time.count()) ? Health::kStuck : Health::kGood;
+  stuck_ = stalled_s >= static_cast<double>(options_.stuck_time.count());
   if (stalled_s < static_cast<double>(options_.give_up_time.count())) return std::nullopt;
   return fail(ErrorCode::kInternal, "the engine has work and took no step for {:.0f} s", stalled_s);
 }

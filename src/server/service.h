@@ -47,8 +47,6 @@ class Service final : public http::Routes {
   struct Entry;
 
  private:
-  enum class Health : std::uint8_t { kGood, kStuck, kLost };
-
   /// What there is once the model is there.
   struct Loaded {
     Loaded(const Model& model, const ServerOptions& options);
@@ -88,11 +86,10 @@ class Service final : public http::Routes {
   std::uint64_t num_answers_ = 0;
   std::int64_t connections_ = 0;
   bool draining_ = false;
-  Health health_ = Health::kGood;
+  bool stuck_ = false;                    ///< the engine has work and takes no step
   std::unique_ptr<const Loaded> loaded_;  ///< null while the model is being opened
   mutable std::mutex load_mutex_;
   LoadState load_state_;
-  std::optional<Error> lost_;
 
   Workers workers_;  // last: its threads use what stands above
 };

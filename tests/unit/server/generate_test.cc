@@ -17,7 +17,7 @@ TEST(GenerateAnswer, WhatNobodyWaitsForIsDroppedBeforeItsTurn) {
   const auto body = std::make_shared<std::string>(1 << 20, 'x');
   bool ran = false;
   auto answer = std::make_unique<GenerateAnswer>(
-      AnswerContext{.model = Model(nullptr), .head = {}, .metrics = &metrics, .on_error = {}},
+      AnswerContext{.model = Model(nullptr), .head = {}, .metrics = &metrics},
       [body, &ran](const std::atomic<bool>&) -> Outcome {
         ran = true;
         return http::Response{};

@@ -1,4 +1,4 @@
-// An engine that takes no step any more: seen by /health, told to who waits, and the end of `run`.
+// An engine that takes no step any more, hung or dead: seen by /health, told to who waits, and the end of `run`.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -97,6 +97,56 @@ TEST(HungEngine, EndsTheServerAfterItsTime) {
   EXPECT_NE(stream.find(R"("text":)"), std::string::npos) << "steps before the one that hangs are answered";
   EXPECT_NE(stream.find(R"({"error":)"), std::string::npos) << stream;
   hangs = false;
+}
+
+// CASES J2, and its sibling: whoever waited has left before the engine died.
+TEST(DeadEngine, EndsTheServerWhoeverHearsOfIt) {
+  for (const bool stays : {true, false}) {
+    std::atomic<bool> waits{false}, go{false};
+    engine::Script script;
+    script.vocab = std::ssize(api::tiny_tokens());
+    script.lowest_id = 4;
+    script.before_step = [&](std::int64_t step) -> Status {
+      if (step < 3) return Ok{};
+      waits = true;
+      go.wait(false);
+      throw std::runtime_error("no more steps");
+    };
+    const Model model = scripted_model(script);
+    ServerOptions options;
+    options.endpoint.port = 0;
+    options.alias = "scripted";
+    auto server = Server::bind(options);
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    const std::string address = (*server)->address();
+    std::promise<void> started;
+    auto ended = std::async(std::launch::async, [&] {
+      return (*server)->run([&](const ProgressSink&) { return model; },
+                            {.on_ready = [&](const Model&) { started.set_value(); }, .abandon = [] { FAIL(); }});
+    });
+    started.get_future().wait();
+    Request request;
+    request.prompt = RawText{.text = "abc"};
+    request.sampling.max_tokens = 30;
+    request.sampling.ignore_eos = true;
+    std::optional<Generation> none;
+    std::future<std::string> told;
+    if (stays) {
+      told = std::async(std::launch::async, [&] { return ask_stream(address, "scripted"); });
+    } else {
+      none.emplace(model.generate(request).value());
+    }
+    EXPECT_TRUE(eventually([&] { return waits.load(); }));
+    none.reset();
+    go = true;
+    go.notify_all();
+    const Status status = ended.get();
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("no more steps"), std::string::npos) << status.error().message;
+    if (stays) {
+      EXPECT_NE(told.get().find(R"({"error":)"), std::string::npos);
+    }
+  }
 }
 
 }  // namespace
