@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/c_memory.h"
 #include "io/quoted.h"
 
 namespace pagoda::io {
@@ -113,7 +114,7 @@ Status read_json(std::string_view text, std::string_view source, std::string_vie
   }
   constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseNumbersAsStringsFlag;
   rapidjson::MemoryStream stream(text.data(), text.size());
-  rapidjson::Reader reader;
+  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedMemory> reader;
   Strict strict(limits, events);
   const rapidjson::ParseResult result = reader.Parse<kFlags>(stream, strict);
   if (!result.IsError()) return Ok{};

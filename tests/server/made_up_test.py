@@ -1,8 +1,10 @@
 """A model whose weights are made up, with a tokenizer from elsewhere: reasoning, and ids that stand for no text."""
+import http.client
 import json
 import os
 import random
 import re
+import resource
 import subprocess
 import tempfile
 import unittest
@@ -142,6 +144,31 @@ class MadeUp(unittest.TestCase):
         self.assertEqual(status, 200, whole)
         self.assertEqual(len(whole["choices"]), 1024)
         self.assertLess(self.peak_bytes() - before, 200 << 20)
+
+    def test_a_body_that_memory_does_not_suffice_for(self):
+        """Whatever finds none, it is that request's error. A limit of the address space makes malloc say so."""
+        with open(f"/proc/{self.server.process.pid}/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        if now > 1 << 40:
+            self.skipTest("a sanitizer's build has all addresses")
+        told = 0
+        before = resource.prlimit(self.server.process.pid, resource.RLIMIT_AS)
+        try:
+            for room in (12, 16, 24, 32, 48, 64):
+                resource.prlimit(self.server.process.pid, resource.RLIMIT_AS, (now + (room << 20), before[1]))
+                for size in (2, 5, 11, 23):
+                    try:
+                        status = self.server.request("POST", "/tokenize", {"prompt": "x" * (size << 20)})[0]
+                        self.assertIn(status, (200, 503))
+                        told += status == 503
+                    except (http.client.HTTPException, OSError):  # not enough to read it
+                        pass
+                    self.assertIsNone(self.server.process.poll(), (room, size))
+        finally:
+            if self.server.process.poll() is None:
+                resource.prlimit(self.server.process.pid, resource.RLIMIT_AS, before)
+        self.assertGreater(told, 1)
+        self.ask(seed=1)
 
     def test_without_thinking_all_is_content(self):
         message = self.ask(seed=1, enable_thinking=False)

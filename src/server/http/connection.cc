@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <new>
 
 #include "base/format.h"
 
@@ -290,13 +291,20 @@ Task<bool> Connection::refuse(Response response, RequestParser& parser) {
   co_return false;
 }
 
-/// The routes' answer; what they throw (memory ran out) becomes a response.
+Response Connection::response_to(const std::exception& thrown) {
+  if (dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr) {
+    return shared_.routes->error(503, "overloaded", "the server has no memory for this request now");
+  }
+  return shared_.routes->error(500, "internal_error", "the server failed at this request");
+}
+
+/// The routes' answer; what they throw becomes a response.
 std::unique_ptr<Answer> Connection::answer_of(Request request) {
   try {
     if (refusal_) return std::make_unique<Ready>(std::move(*std::exchange(refusal_, {})));
     return shared_.routes->answer(std::move(request));
-  } catch (const std::exception&) {
-    return std::make_unique<Ready>(shared_.routes->error(500, "internal_error", "the server failed at this request"));
+  } catch (const std::exception& thrown) {
+    return std::make_unique<Ready>(response_to(thrown));
   }
 }
 
@@ -326,12 +334,10 @@ Task<bool> Connection::respond(RequestParser& parser) {
 Piece Connection::next_of(Answer& answer, bool cut, const Exchange& exchange) {
   try {
     return cut ? answer.cut_short() : answer.next();
-  } catch (const std::exception&) {
+  } catch (const std::exception& thrown) {
     Piece piece;
     piece.last = true;
-    if (exchange.status == 0) {
-      piece.head = shared_.routes->error(500, "internal_error", "the server failed at this request");
-    }
+    if (exchange.status == 0) piece.head = response_to(thrown);
     return piece;
   }
 }

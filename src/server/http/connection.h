@@ -1,6 +1,7 @@
 // One client's connection: reads requests, has them answered, writes what comes.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -52,6 +53,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Task<bool> send(Piece piece, Exchange& exchange, bool streams);
   Task<void> linger();
   bool client_left();
+  Response response_to(const std::exception& thrown);
   std::unique_ptr<Answer> answer_of(Request request);
   Piece next_of(Answer& answer, bool cut, const Exchange& exchange);
   Clock::time_point next_deadline(const RequestParser& parser, bool begun) const;

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <unordered_set>
 
@@ -230,9 +231,12 @@ void Server::run(Routes& routes, std::chrono::milliseconds patience, Hooks hooks
   state.hooks = std::move(hooks);
   auto wakes = std::make_shared<std::weak_ptr<WakeList>>();
   state.shared.wakes = std::make_shared<WakeList>([door = state.door, wakes] {
-    door->post([wakes] {
-      if (const auto list = wakes->lock()) list->drain();
-    });
+    try {
+      door->post([wakes] {
+        if (const auto list = wakes->lock()) list->drain();
+      });
+    } catch (const std::bad_alloc&) {  // of no concern to the engine's thread: the next second looks at the list
+    }
   });
   *wakes = state.shared.wakes;
   state.on_signal();
@@ -268,6 +272,7 @@ void Server::State::every_second() {
   loop->tick.async_wait([this](const Error& error) {
     if (error) return;
     hooks.every_second();
+    shared.wakes->drain();
     if (shared.draining && num_connections == 0) return loop->io.stop();
     every_second();
   });

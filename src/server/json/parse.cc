@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/c_memory.h"
 #include "server/json/json.h"
 
 namespace pagoda::server {
@@ -127,7 +128,7 @@ Result<Json> parse_json(std::string_view text, int depth) {
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseNumbersAsStringsFlag;
   Builder builder(depth);
   rapidjson::MemoryStream stream(text.data(), text.size());
-  rapidjson::Reader reader;
+  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedMemory> reader;
   const rapidjson::ParseResult result = reader.Parse<kFlags>(stream, builder);
   if (!result.IsError()) {
     // A zero byte would end the text for the reader.

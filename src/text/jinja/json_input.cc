@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/c_memory.h"
 #include "base/utf8.h"
 #include "text/jinja/unicode.h"
 
@@ -108,7 +109,7 @@ Result<Value> read_json(Machine& machine, std::string_view json, const char* par
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseNumbersAsStringsFlag;
   Builder builder(machine);
   rapidjson::MemoryStream stream(json.data(), json.size());
-  rapidjson::Reader reader;
+  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedMemory> reader;
   const auto status = reader.Parse<kFlags>(stream, builder);
   if (!builder.refusal.empty()) {
     return fail_param(ErrorCode::kInvalidArgument, param, "{}: {} at byte {} is not allowed", param, builder.refusal,
