@@ -463,11 +463,18 @@ void Service::finished(const http::Request& request, const End& end) {
 }
 
 std::optional<Error> Service::every_second(std::int64_t connections) {
+  constexpr auto kStoodStill = std::chrono::seconds(3);
   connections_ = connections;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - std::exchange(last_look_, now) > kStoodStill) resumed_ = now;
   if (loaded_ == nullptr) return std::nullopt;
   // Not from what requests are told: those that ran may all have been left by then.
-  if (const Status engine = loaded_->served.model.health(); !engine.ok()) return engine.error();
-  const double stalled_s = loaded_->served.model.stats().stalled_ms / 1000;
+  if (const Status engine = loaded_->served.model.health(); !engine.ok()) {
+    return fail(engine.error().code, "the engine has ended: {}", engine.error().message);
+  }
+  // A process that was stopped for a while took no step either: its engine has all its time from then on.
+  const double stalled_s =
+      std::min(loaded_->served.model.stats().stalled_ms / 1000, std::chrono::duration<double>(now - resumed_).count());
   stuck_ = stalled_s >= static_cast<double>(options_.stuck_time.count());
   if (stalled_s < static_cast<double>(options_.give_up_time.count())) return std::nullopt;
   return fail(ErrorCode::kInternal, "the engine has work and took no step for {:.0f} s", stalled_s);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -86,8 +87,9 @@ class Service final : public http::Routes {
   std::uint64_t num_answers_ = 0;
   std::int64_t connections_ = 0;
   bool draining_ = false;
-  bool stuck_ = false;                    ///< the engine has work and takes no step
-  std::unique_ptr<const Loaded> loaded_;  ///< null while the model is being opened
+  std::chrono::steady_clock::time_point last_look_{}, resumed_{};  ///< of every_second
+  bool stuck_ = false;                                             ///< the engine has work and takes no step
+  std::unique_ptr<const Loaded> loaded_;                           ///< null while the model is being opened
   mutable std::mutex load_mutex_;
   LoadState load_state_;
 

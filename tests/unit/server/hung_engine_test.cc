@@ -10,6 +10,7 @@
 
 #include "api/model_state.h"
 #include "server/server.h"
+#include "server/service.h"
 #include "unit/api/tiny_chat_model.h"
 #include "unit/engine/engine_fixture.h"
 
@@ -96,6 +97,30 @@ TEST(HungEngine, EndsTheServerAfterItsTime) {
   const std::string stream = told.get();
   EXPECT_NE(stream.find(R"("text":)"), std::string::npos) << "steps before the one that hangs are answered";
   EXPECT_NE(stream.find(R"({"error":)"), std::string::npos) << stream;
+  hangs = false;
+}
+
+TEST(HungEngine, HasItsTimeAfterAProcessThatStoodStill) {
+  std::atomic<bool> hangs{true};
+  engine::Script script;
+  script.vocab = std::ssize(api::tiny_tokens());
+  script.before_step = [&hangs](std::int64_t) -> Status {
+    while (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return Ok{};
+  };
+  const Model model = scripted_model(script);
+  ServerOptions options;
+  options.stuck_time = std::chrono::seconds(1);
+  options.give_up_time = std::chrono::seconds(2);
+  Service service(options, true);
+  service.serve(model);
+  EXPECT_FALSE(service.every_second(0));
+  const auto running = model.generate(api::ask_text("abc", 3));
+  ASSERT_TRUE(running.ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(3200));  // nobody looks
+  EXPECT_FALSE(service.every_second(0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  EXPECT_TRUE(service.every_second(0));
   hangs = false;
 }
 
