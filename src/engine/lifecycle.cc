@@ -80,7 +80,7 @@ void Engine::add(std::shared_ptr<Job> job) {
   if (!sequence.ok()) return close_unstarted(std::move(job), FinishReason::kError, sequence.error());
   entry.key() = entry.mapped().sequence = *sequence;
   active_.insert(std::move(entry));
-  counts_.prompt_tokens += std::ssize(job->submission().prompt);
+  if (job->submission().choice == 0) counts_.prompt_tokens += std::ssize(job->submission().prompt);
 }
 
 /// Ends every job for which `reason` gives one, wherever it stands.
@@ -155,7 +155,7 @@ void Engine::close_unstarted(std::shared_ptr<Job> job, FinishReason reason, std:
 
 void Engine::count_end(const Active& active) {
   const Ending& ending = active.ending;
-  counts_.cached_tokens += ending.usage.cached_tokens;
+  if (active.job->submission().choice == 0) counts_.cached_tokens += ending.usage.cached_tokens;
   if (ending.finish == FinishReason::kCancelled) {
     ++counts_.cancelled;
   } else if (ending.error) {

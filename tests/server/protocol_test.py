@@ -199,6 +199,18 @@ class Completions(unittest.TestCase):
         self.assertEqual(body["usage"]["completion_tokens"], 4 * 3)
         self.assertEqual(body["usage"]["total_tokens"], count + 12)
 
+    def test_metrics_count_every_prompt_once(self):
+        names = "prompt_tokens_total", "prompt_tokens_cached_total"
+        before = [server.metric(name) for name in names]
+        sums = [0, 0]
+        for _ in range(2):
+            usage = ok(self, server.post("/v1/completions", completion("one of three " * 20, max_tokens=2, n=3)))["usage"]
+            sums[0] += usage["prompt_tokens"]
+            sums[1] += usage["prompt_tokens_details"]["cached_tokens"]
+        self.assertGreater(sums[1], 0)
+        told = lambda: [server.metric(name) - old for name, old in zip(names, before)] == sums
+        self.assertTrue(server.wait_for(told))
+
     def test_the_default_is_16_tokens(self):
         body = ok(self, server.post("/v1/completions", completion(ignore_eos=True)))
         self.assertEqual(body["usage"]["completion_tokens"], 16)
