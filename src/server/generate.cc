@@ -80,6 +80,7 @@ bool GenerateAnswer::begin() {
   if (!outcome) return false;
   if (auto* const response = std::get_if<http::Response>(&*outcome)) {
     response_ = std::move(*response);
+    if (response_->status == 503) context_.metrics->refused("overloaded");
     return false;
   }
   started_ = std::move(std::get<Started>(*outcome));

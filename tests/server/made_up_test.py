@@ -152,6 +152,7 @@ class MadeUp(unittest.TestCase):
         if now > 1 << 40:
             self.skipTest("a sanitizer's build has all addresses")
         told = 0
+        refused = self.server.metric("requests_refused_total")
         before = resource.prlimit(self.server.process.pid, resource.RLIMIT_AS)
         try:
             for room in (12, 16, 24, 32, 48, 64):
@@ -168,6 +169,7 @@ class MadeUp(unittest.TestCase):
             if self.server.process.poll() is None:
                 resource.prlimit(self.server.process.pid, resource.RLIMIT_AS, before)
         self.assertGreater(told, 1)
+        self.assertGreaterEqual(self.server.metric("requests_refused_total"), refused + told)
         self.ask(seed=1)
 
     def test_without_thinking_all_is_content(self):
