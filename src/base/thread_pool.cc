@@ -4,10 +4,9 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <fstream>
-#include <string>
 
 #include "base/check.h"
+#include "base/control_groups.h"
 
 namespace pagoda {
 namespace {
@@ -41,21 +40,11 @@ void pin_to(pthread_t thread, int cpu) {
   (void)pthread_setaffinity_np(thread, sizeof set, &set);
 }
 
-/// CPUs' worth of time that the cgroup grants (version 2's cpu.max), rounded up; 0 if unlimited or unknown.
-int cgroup_cpus() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
-  const double cpus = std::strtod(quota.c_str(), nullptr) / period;
-  return cpus > 0 ? std::max(1, static_cast<int>(cpus + 0.999)) : 0;
-}
-
 }  // namespace
 
 int ThreadPool::default_threads() {
   const int allowed = std::max(1, static_cast<int>(allowed_cpus().size()));
-  const int quota = cgroup_cpus();
+  const int quota = granted_cpus();
   return quota > 0 ? std::min(allowed, quota) : allowed;
 }
 

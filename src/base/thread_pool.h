@@ -27,7 +27,7 @@ class ThreadPool {
   /// Runs `body` on every worker and returns when all are done. Only one thread may call this at a time; not reentrant.
   void run(Body body, void* context);
 
-  /// CPUs this process may use: its affinity mask, bounded by its cgroup's quota; at least 1.
+  /// CPUs this process may use: its affinity mask, bounded by its control groups' quotas; at least 1.
   static int default_threads();
 
  private:
