@@ -211,6 +211,12 @@ class Completions(unittest.TestCase):
         told = lambda: [server.metric(name) - old for name, old in zip(names, before)] == sums
         self.assertTrue(server.wait_for(told))
 
+    def test_top_k_of_minus_one_is_all(self):
+        """As clients of vLLM and llama.cpp send it."""
+        all_tokens = [self.text("The sky is", max_tokens=8, temperature=2, seed=3, top_k=k) for k in (0, -1)]
+        self.assertEqual(*all_tokens)
+        refused(self, server.post("/v1/completions", completion(max_tokens=1, top_k=-2)), 400, "top_k")
+
     def test_the_default_is_16_tokens(self):
         body = ok(self, server.post("/v1/completions", completion(ignore_eos=True)))
         self.assertEqual(body["usage"]["completion_tokens"], 16)

@@ -93,11 +93,11 @@ void add_sampling(std::vector<Field>& out, const ServedModel& served) {
   out.push_back(nullable("top_p", number({0, 1, true}, sampling(&SamplingParams::top_p)),
                          "Draw from the likeliest tokens of this mass."));
   out.push_back(optional("top_k",
-                         integer(0, kMostTokens,
+                         integer(-1, kMostTokens,
                                  [](std::int64_t k, ApiRequest& request) {
-                                   request.common.sampling.top_k = static_cast<std::int32_t>(k);
+                                   request.common.sampling.top_k = std::max(static_cast<std::int32_t>(k), 0);
                                  }),
-                         "Draw from this many likeliest tokens; 0: all."));
+                         "Draw from this many likeliest tokens; 0 or -1: all."));
   out.push_back(optional("min_p", number({0, 1}, sampling(&SamplingParams::min_p)),
                          "No token below this share of the likeliest."));
   out.push_back(nullable("presence_penalty", number({-2, 2}, sampling(&SamplingParams::presence_penalty)),
