@@ -242,7 +242,7 @@ void add_score(CLI::App& app, Arguments& out) {
                    ->check(some_text());
   add_list(app, "--tokens", out.tokens, "the ids to score, as 1,2,3", 0, INT32_MAX);
   app.get_option("--tokens")->excludes(text);
-  app.add_option("--logits", out.logits_file, "write all logits to this .npy file")
+  app.add_option("--logits", out.logits_file, "write all logits to this .npy file, in place of an older one")
       ->type_name("FILE")
       ->check(some_text());
   add_json(app, out);

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "base/result.h"
@@ -12,6 +14,8 @@
 namespace pagoda::apps {
 
 namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
 
 /// The file that `path` leads to, so that a link stays a link.
 std::string followed(const std::string& path) {
@@ -27,11 +31,23 @@ bool is_special(const std::string& path) {
   return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
 }
 
+/// A name that was given by mistake must not cost a model or a text.
+Status refuse_other_files(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) || std::filesystem::file_size(path, error) == 0) return Ok{};
+  std::string head(kMagic.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(head.data(), std::ssize(head));
+  if (head == kMagic) return Ok{};
+  return fail(ErrorCode::kInvalidArgument, "{} exists and is no .npy file: it is not replaced", path);
+}
+
 }  // namespace
 
 Result<NpyWriter> NpyWriter::create(std::string path, std::int64_t rows, std::int64_t cols) {
   path = followed(path);
-  std::string temporary = is_special(path) ? path : path + ".partial";
+  const bool special = is_special(path);
+  if (!special) PAGODA_TRY(refuse_other_files(path));
+  std::string temporary = special ? path : path + ".partial";
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
   if (file == nullptr) return fail(ErrorCode::kIoFailed, "{} cannot be written: {}", path, std::strerror(errno));
   NpyWriter writer(std::move(path), std::move(temporary), file, rows);
@@ -40,7 +56,9 @@ Result<NpyWriter> NpyWriter::create(std::string path, std::int64_t rows, std::in
   std::string dict = pagoda::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
   while ((10 + dict.size() + 1) % 64 != 0) dict += ' ';
   dict += '\n';
-  std::string head("\x93NUMPY\x01\x00", 8);
+  std::string head(kMagic);
+  head += '\x01';
+  head += '\0';
   head += static_cast<char>(dict.size() & 0xff);
   head += static_cast<char>(dict.size() >> 8);
   head += dict;

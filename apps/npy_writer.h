@@ -11,9 +11,11 @@
 namespace pagoda::apps {
 
 /// Writes `path` in NumPy's format 1.0. The file takes its name when `finish` succeeds; until then, and after a fault,
-/// nothing stands there. A device or a pipe is written as it is, and a link stays a link. Source: numpy.lib.format.
+/// what was there before stays. A device or a pipe is written as it is, and a link stays a link. Source:
+/// numpy.lib.format.
 class NpyWriter {
  public:
+  /// Errors: kInvalidArgument, a file that is neither empty nor a .npy stands there; kIoFailed.
   static Result<NpyWriter> create(std::string path, std::int64_t rows, std::int64_t cols);
   NpyWriter(NpyWriter&& other) noexcept;
   NpyWriter& operator=(NpyWriter&&) = delete;

@@ -420,7 +420,7 @@ TEST(UsageTest, LogitsToWhatIsNoFile) {
   EXPECT_EQ(drained.get(), kBytes);
   EXPECT_TRUE(std::filesystem::is_fifo(pipe)) << "it is written, not replaced";
 
-  const std::string target = folder.write("target.npy", "old");
+  const std::string target = folder.write("target.npy", "\x93NUMPY of before");
   const std::string link = folder.file("link.npy");
   std::filesystem::create_symlink(target, link);
   EXPECT_EQ(run({"score", kModel, "--tokens", "1,2", "--logits", link}).code, 0);
@@ -429,6 +429,27 @@ TEST(UsageTest, LogitsToWhatIsNoFile) {
 
   expect_refused({"score", kModel, "--tokens", "1,2", "--logits", folder.file("")}, 1, "directory");
   EXPECT_EQ(folder.entries(), 3u) << "nothing is left behind";
+}
+
+TEST(UsageTest, LogitsReplaceNothingButLogits) {
+  const Folder folder;
+  const std::string model = folder.write("m.gguf", api::tiny_chat_bytes({}));
+  const std::string text = folder.write("t.txt", "ab");
+  const std::string link = folder.file("l.gguf");
+  std::filesystem::create_symlink(model, link);
+  const std::size_t entries = folder.entries();
+  for (const std::string& file : {model, link, text}) {
+    const std::string before = read_file(file);
+    expect_refused({"score", model, "--text", text, "--logits", file}, 2, "is no .npy file: it is not replaced");
+    EXPECT_EQ(read_file(file), before) << file;
+  }
+  EXPECT_EQ(folder.entries(), entries) << "nothing is left behind";
+  const std::string out = folder.write("o.npy", "");
+  for (int i = 0; i < 2; ++i) {  // an empty file, then the one of before
+    const Outcome outcome = run({"score", model, "--text", text, "--logits", out});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_TRUE(read_file(out).starts_with("\x93NUMPY"));
+  }
 }
 
 TEST(UsageTest, OutputThatCannotBeWritten) {
