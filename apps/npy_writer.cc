@@ -1,7 +1,5 @@
 #include "apps/npy_writer.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -9,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check.h"
 #include "base/result.h"
 
 namespace pagoda::apps {
@@ -47,10 +46,11 @@ Result<NpyWriter> NpyWriter::create(std::string path, std::int64_t rows, std::in
   path = followed(path);
   const bool special = is_special(path);
   if (!special) PAGODA_TRY(refuse_other_files(path));
-  std::string temporary = special ? path : path + ".partial";
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  std::optional<Output> output;
+  if (!special) output.emplace(PAGODA_TRY(Output::create(path, true)));
+  std::FILE* file = special ? std::fopen(path.c_str(), "wb") : std::fopen(output->work_path().c_str(), "wbx");
   if (file == nullptr) return fail(ErrorCode::kIoFailed, "{} cannot be written: {}", path, std::strerror(errno));
-  NpyWriter writer(std::move(path), std::move(temporary), file, rows);
+  NpyWriter writer(std::move(path), std::move(output), file, rows);
 
   // Magic, version, length, a Python dict padded with spaces so that the values begin at a multiple of 64.
   std::string dict = pagoda::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
@@ -62,39 +62,35 @@ Result<NpyWriter> NpyWriter::create(std::string path, std::int64_t rows, std::in
   head += static_cast<char>(dict.size() & 0xff);
   head += static_cast<char>(dict.size() >> 8);
   head += dict;
-  writer.failed_ = std::fwrite(head.data(), 1, head.size(), file) != head.size();
+  if (std::fwrite(head.data(), 1, head.size(), file) != head.size()) writer.error_ = errno;
   return writer;
 }
 
 NpyWriter::NpyWriter(NpyWriter&& other) noexcept
     : path_(std::move(other.path_)),
-      temporary_(std::move(other.temporary_)),
+      output_(std::move(other.output_)),
       file_(std::exchange(other.file_, nullptr)),
       rows_left_(other.rows_left_),
-      failed_(other.failed_) {}
+      error_(other.error_) {}
 
 NpyWriter::~NpyWriter() {
-  if (file_ == nullptr) return;
-  std::fclose(file_);
-  if (temporary_ != path_) unlink(temporary_.c_str());
+  if (file_ != nullptr) std::fclose(file_);
 }
 
 bool NpyWriter::write(std::span<const float> row) {
-  failed_ = failed_ || std::fwrite(row.data(), sizeof(float), row.size(), file_) != row.size();
+  if (error_ == 0 && std::fwrite(row.data(), sizeof(float), row.size(), file_) != row.size()) error_ = errno;
   --rows_left_;
-  return !failed_;
+  return error_ == 0;
 }
 
 Status NpyWriter::finish() {
-  const bool flushed = std::fflush(file_) == 0;
-  if (failed_ || !flushed || rows_left_ != 0) {
-    return fail(ErrorCode::kIoFailed, "{} cannot be written in full: {}", path_, std::strerror(errno));
+  if (error_ == 0 && std::fflush(file_) != 0) error_ = errno;
+  if (error_ != 0) {
+    return fail(ErrorCode::kIoFailed, "{} cannot be written in full: {}", path_, std::strerror(error_));
   }
-  if (temporary_ != path_ && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return fail(ErrorCode::kIoFailed, "{} cannot be written: {}", path_, std::strerror(errno));
-  }
+  PAGODA_CHECK(rows_left_ == 0, "{} rows of {} are missing", rows_left_, path_);
   std::fclose(std::exchange(file_, nullptr));
-  return Ok{};
+  return output_ ? output_->commit() : Status(Ok{});
 }
 
 }  // namespace pagoda::apps

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "base/output.h"
 #include "pagoda/types.h"
 
 namespace pagoda::apps {
@@ -24,18 +26,18 @@ class NpyWriter {
   /// The next row, of `cols` values. False if it cannot be written: `finish` tells why.
   bool write(std::span<const float> row);
 
-  /// Error: kIoFailed, the disk is full or rows are missing.
+  /// After all rows, or one that could not be written. Error: kIoFailed, the disk is full.
   Status finish();
 
  private:
-  NpyWriter(std::string path, std::string temporary, std::FILE* file, std::int64_t rows)
-      : path_(std::move(path)), temporary_(std::move(temporary)), file_(file), rows_left_(rows) {}
+  NpyWriter(std::string path, std::optional<Output> output, std::FILE* file, std::int64_t rows)
+      : path_(std::move(path)), output_(std::move(output)), file_(file), rows_left_(rows) {}
 
   std::string path_;
-  std::string temporary_;
+  std::optional<Output> output_;  // absent: a device or a pipe
   std::FILE* file_ = nullptr;
   std::int64_t rows_left_ = 0;
-  bool failed_ = false;
+  int error_ = 0;  // the first that a write met
 };
 
 }  // namespace pagoda::apps

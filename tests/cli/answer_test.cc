@@ -160,6 +160,23 @@ TEST(ScoreTest, LogprobsPerplexityAndLogits) {
   EXPECT_EQ(folder.entries(), 2u) << "the partial file is gone";
 }
 
+// Both ended well, and the file had the head of one and rows of the other.
+TEST(ScoreTest, TwoAtOnceToOneFile) {
+  const Folder folder;
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "word ";
+  const std::string out = folder.file("out.npy");
+  Program slow({"score", kModel, "--text", folder.write("t.txt", text), "--logits", out});
+  for (int i = 0; i < 20000 && folder.entries() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_EQ(folder.entries(), 2u);
+  EXPECT_EQ(cli::run({"score", kModel, "--tokens", "1,2", "--logits", out}).code, 0);
+  EXPECT_EQ(std::filesystem::file_size(out), 128u + 2 * 49152 * 4);
+  slow.interrupt();
+  EXPECT_EQ(slow.wait().code, 1) << "it was still writing";
+  EXPECT_EQ(std::filesystem::file_size(out), 128u + 2 * 49152 * 4);
+  EXPECT_EQ(folder.entries(), 2u);
+}
+
 TEST(ScoreTest, CtrlCLeavesNoFile) {
   const Folder folder;
   std::string text;

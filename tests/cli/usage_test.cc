@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <atomic>
@@ -429,6 +430,15 @@ TEST(UsageTest, LogitsToWhatIsNoFile) {
 
   expect_refused({"score", kModel, "--tokens", "1,2", "--logits", folder.file("")}, 1, "directory");
   EXPECT_EQ(folder.entries(), 3u) << "nothing is left behind";
+}
+
+TEST(UsageTest, LogitsToAFullDevice) {
+  const Folder folder;
+  const std::string full = folder.file("full");  // our own, as above
+  if (mknod(full.c_str(), S_IFCHR | 0600, makedev(1, 7)) != 0 || access(full.c_str(), W_OK) != 0) {
+    GTEST_SKIP() << "devices cannot be made here";
+  }
+  expect_refused({"score", kModel, "--tokens", "1,2", "--logits", full}, 1, "in full: No space left on device");
 }
 
 TEST(UsageTest, LogitsReplaceNothingButLogits) {
