@@ -30,18 +30,29 @@ const std::string& text_folder(const io::ModelFile& file, const ModelOptions& op
 
 /// The tokenizer is made of the file's strings alone, so that it can be built while weights are read. Null if the model
 /// has none.
-Result<std::unique_ptr<const text::Tokenizer>> make_tokenizer(const io::ModelFile& file, const ModelOptions& options,
+Result<std::unique_ptr<const text::Tokenizer>> make_tokenizer(const io::ModelFile& file, const Model::State& state,
                                                               std::int64_t vocab) {
-  const std::string& from = text_folder(file, options);
+  const std::string& from = text_folder(file, state.options);
   const bool folder = !from.empty();
   const bool there = folder ? api::folder_has_tokenizer(from) : api::has_tokenizer(file.config());
-  if (!there && !options.tokenizer.empty()) {
+  if (!there && !state.options.tokenizer.empty()) {
     return fail(ErrorCode::kTokenizerMissing, "{} is no directory with a tokenizer.json", from);
   }
   if (!there) return std::unique_ptr<const text::Tokenizer>();
   text::TokenizerSource source =
       PAGODA_TRY(folder ? api::folder_tokenizer_source(from, file.config()) : api::tokenizer_source(file.config()));
-  auto tokenizer = PAGODA_TRY(text::Tokenizer::create(std::move(source)));
+  if (source.kind == "gpt2" && source.pre.empty()) {
+    state.library->log(LogLevel::kWarning,
+                       pagoda::format("{}: tokenizer.ggml.pre is missing: text is cut by the rules \"default\", and "
+                                      "answers are worse if the model was trained with others",
+                                      file.path()));
+  }
+  auto made = text::Tokenizer::create(std::move(source));
+  if (!made.ok()) {
+    return fail(made.error().code, "{}{}: {}", folder ? from : file.path(), folder ? "/tokenizer.json" : "",
+                made.error().message);
+  }
+  std::unique_ptr<const text::Tokenizer> tokenizer = std::move(made).value();
   // Directories of models for text keep tokens for images, which are refused when they are used.
   if (tokenizer->vocabulary_size() > vocab && !folder) {
     return fail(ErrorCode::kTokenizerInvalid, "{}: the tokenizer has {} tokens, and the model {}", file.path(),
@@ -231,7 +242,7 @@ Result<Model> open_described(const Library& library, const std::string& path, Mo
   PAGODA_TRY(read_file_keys(*state, described.file));
 
   MadeTokenizer tokenizer = std::async(std::launch::async, [&described, &state] {
-    return make_tokenizer(described.file, state->options, described.description.spec.vocab);
+    return make_tokenizer(described.file, *state, described.description.spec.vocab);
   });
   if (state->options.weights) {
     PAGODA_TRY(load_and_start(*state, described, tokenizer));

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <string>
 
 #include "tiny_chat_model.h"
@@ -37,6 +38,29 @@ TEST(OpenTest, AModelWithoutTokenizerTakesIdsAlone) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kTokenizerMissing);
   EXPECT_NE(refused.error().message.find("tokenizer.ggml.tokens"), std::string::npos) << refused.error().message;
+}
+
+TEST(OpenTest, ATokenizerWhoseCutsAreGuessedIsTold) {
+  std::vector<std::string> lines;
+  std::mutex mutex;
+  const auto log = [&](LogLevel level, std::string_view line) {
+    const std::lock_guard lock(mutex);
+    if (level == LogLevel::kWarning) lines.emplace_back(line);
+  };
+  const Library library = Library::create({.threads = 2, .log = log}).value();
+  ASSERT_TRUE(Model::open(library, TemporaryFile(tiny_chat_bytes()).path(), {.weights = false}).ok());
+  EXPECT_EQ(lines, std::vector<std::string>());
+  const TemporaryFile file(tiny_chat_bytes({.pre = ""}));
+  ASSERT_TRUE(Model::open(library, file.path(), {.weights = false}).ok());
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(lines[0].starts_with(file.path() + ": tokenizer.ggml.pre is missing")) << lines[0];
+}
+
+TEST(OpenTest, FaultsOfATokenizerNameItsFile) {
+  const TemporaryFile file(tiny_chat_bytes({.merges = {"no merge of two known tokens"}}));
+  const auto model = Model::open(test_library(), file.path(), {.weights = false});
+  ASSERT_FALSE(model.ok());
+  EXPECT_TRUE(model.error().message.starts_with(file.path() + ": ")) << model.error().message;
 }
 
 TEST(OpenTest, OptionsOutOfRangeAreNamed) {

@@ -37,6 +37,8 @@ struct TinyChat {
   std::string chat_template =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  std::string pre = "smollm";  // empty: the file has no such key
+  std::vector<std::string> merges = {"} }"};
   bool add_bos = false;
   fixtures::TinyConfig model = {};
   float sampling_temp = -1;  // below 0: the file has no such key
@@ -60,13 +62,13 @@ inline std::string tiny_chat_bytes(const TinyChat& chat = {}) {
   for (std::size_t i = 0; i < 4; ++i) types[i] = 3;
   model.writer()
       .set("tokenizer.ggml.model", "gpt2")
-      .set("tokenizer.ggml.pre", "smollm")
       .set("tokenizer.ggml.tokens", tokens)
       .set("tokenizer.ggml.token_type", types)
-      .set("tokenizer.ggml.merges", std::vector<std::string>{"} }"})
+      .set("tokenizer.ggml.merges", chat.merges)
       .set("tokenizer.ggml.bos_token_id", std::uint32_t{kBos})
       .set("tokenizer.ggml.eos_token_id", std::uint32_t{kEos})
       .set("tokenizer.ggml.add_bos_token", chat.add_bos);
+  if (!chat.pre.empty()) model.writer().set("tokenizer.ggml.pre", chat.pre);
   if (!chat.chat_template.empty()) model.writer().set("tokenizer.chat_template", chat.chat_template);
   if (chat.sampling_temp >= 0) model.writer().set("general.sampling.temp", chat.sampling_temp);
   return model.bytes();
