@@ -11,6 +11,7 @@ namespace pagoda::model {
 namespace {
 
 constexpr std::string_view kGgufKey = "general.architecture";
+constexpr std::string_view kHfKey = "architectures";
 
 /// A family and the words in which a file speaks of it.
 struct Found {
@@ -42,7 +43,7 @@ Result<Found> find_gguf(const io::RawConfig& config) {
 }
 
 Result<Found> find_hf(const io::RawConfig& config) {
-  const io::StringList* classes = PAGODA_TRY(config.texts("architectures"));
+  const io::StringList* classes = PAGODA_TRY(config.texts(kHfKey));
   if (classes->size() != 1) {
     return fail(ErrorCode::kArchitectureUnknown, "{}: architectures names {} classes; one is wanted", config.source(),
                 classes->size());
@@ -57,7 +58,7 @@ Result<Found> find_hf(const io::RawConfig& config) {
                   config.source(), io::quoted(architecture), io::quoted(type), family->hf.model_types[i]);
     }
   }
-  return unknown(config, "architectures", architecture, &Family::hf);
+  return unknown(config, kHfKey, architecture, &Family::hf);
 }
 
 std::vector<TensorName> names_of(const Dialect& dialect, std::span<const TensorName> shared) {
@@ -103,7 +104,13 @@ struct Declared {
 
 Result<Declared> read_spec(const io::RawConfig& config, const io::TensorCatalog& catalog,
                            std::span<const std::string> ignored_keys) {
-  const Found found = PAGODA_TRY(config.contains(kGgufKey) ? find_gguf(config) : find_hf(config));
+  const bool gguf = config.contains(kGgufKey);
+  if (!gguf && !config.contains(kHfKey)) {
+    return fail(ErrorCode::kConfigMissing,
+                "{}: no {} (of a GGUF file) and no {} (of a config.json) tells the model's kind", config.source(),
+                kGgufKey, kHfKey);
+  }
+  const Found found = PAGODA_TRY(gguf ? find_gguf(config) : find_hf(config));
   const ConfigReader reader(config, found.name_space, ignored_keys);
   std::vector<TensorName> names = names_of(*found.dialect, found.shared_names);
   ModelSpec spec = PAGODA_TRY(found.dialect->make_spec(reader, catalog, names));
@@ -134,7 +141,7 @@ Result<ModelDescription> describe_model(const io::RawConfig& config, const io::T
 
 std::string architecture_of(const io::RawConfig& config) {
   if (const auto gguf = config.text(kGgufKey); gguf.ok()) return std::string(*gguf);
-  const auto classes = config.texts("architectures");
+  const auto classes = config.texts(kHfKey);
   return classes.ok() && (*classes)->size() > 0 ? std::string((**classes)[0]) : std::string();
 }
 

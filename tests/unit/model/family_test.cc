@@ -137,6 +137,14 @@ TEST(Families, QwensDifferByBiasesAndNorms) {
   EXPECT_EQ(three.layers[0].attention.qk_norm, kernels::QkvNorm::kQueryKey);
 }
 
+TEST(Families, WithoutAnArchitectureTheKeysOfBothKindsAreNamed) {
+  fixtures::GgufWriter writer;
+  writer.set("general.name", "nobody");
+  const Error error = refusal_of(writer);
+  EXPECT_EQ(error.code, ErrorCode::kConfigMissing);
+  EXPECT_NE(error.message.find("no general.architecture (of a GGUF file)"), std::string::npos) << error.message;
+}
+
 TEST(Families, UnknownArchitectureNamesTheKnownOnes) {
   fixtures::GgufWriter writer;
   writer.set("general.architecture", "mamba");
