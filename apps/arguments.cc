@@ -30,7 +30,7 @@ Status check_together(const Arguments& arguments) {
     return usage("--format, --head-format and --ignore-key are of one model: name it");
   }
   if (arguments.command == Command::kInspect && arguments.model.empty()) {
-    if (!arguments.support) return usage("inspect needs a MODEL, or --support alone");
+    if (!arguments.support) return usage("inspect needs a MODEL, or --support");
     if (arguments.tensors || arguments.plan || !arguments.caps.empty() || !arguments.options.dummy_weights.empty() ||
         !arguments.options.dummy_head.empty() || !arguments.options.ignore_keys.empty()) {
       return usage("--tensors, --plan, --caps, --format, --head-format and --ignore-key are of one model: name it");

@@ -76,11 +76,8 @@ Status dispatch(const Arguments& arguments) {
 int start(int argc, char** argv) {
   const Result<ParsedLine> line = parse_command_line(argc, argv);
   if (!line.ok()) return report(line.error());
-  if (!line->arguments) {
-    std::fputs(line->text.c_str(), stdout);
-    return 0;
-  }
-  const Status status = dispatch(*line->arguments);
+  std::fputs(line->text.c_str(), stdout);
+  const Status status = line->arguments ? dispatch(*line->arguments) : Status(Ok{});
   if (!status.ok()) return report(status.error());
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     return report({ErrorCode::kIoFailed, "standard output cannot be written", {}});

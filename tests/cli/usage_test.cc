@@ -338,7 +338,7 @@ TEST(UsageTest, CommandsAndTheirArguments) {
   expect_refused({"score", "/nowhere.gguf"}, 2, "--text");
   expect_refused({"score", "/nowhere.gguf", "--tokens", "1,x"}, 2, "--tokens");
   expect_refused({"render", "/nowhere.gguf"}, 2, "--messages");
-  expect_refused({"inspect"}, 2, "inspect needs a MODEL, or --support alone");
+  expect_refused({"inspect"}, 2, "inspect needs a MODEL, or --support\n");
   expect_refused({"inspect", "--support", "--plan"}, 2, "--plan");
   expect_refused({"inspect", "--support", "--caps", "h200"}, 2, "--caps");
   expect_refused({"inspect", "--support", "--ignore-key", "x"}, 2, "--ignore-key");
@@ -473,6 +473,8 @@ TEST(UsageTest, OutputThatCannotBeWritten) {
   };
   EXPECT_EQ(shell("run " + kModel + " hi --ignore-eos >/dev/full"), 1) << "and it ends before the context does";
   EXPECT_EQ(shell("bench " + kModel + " -p 3 -n 1 --samples 1 >/dev/full"), 1);
+  EXPECT_EQ(shell("--help >/dev/full"), 1);
+  EXPECT_EQ(shell("run --version >/dev/full"), 1);
   // A closed descriptor is not taken by the first file that is opened.
   const Folder folder;
   EXPECT_EQ(shell("score " + kModel + " --tokens 1,2 --logits " + folder.file("o.npy") + " >&-"), 1);
