@@ -27,7 +27,11 @@ Status print(const Model& model, const Score& score) {
     for (const char c : piece) shown += c == '\n' ? std::string("\\n") : std::string(1, c);
     std::printf("%10.4f  %7d  %s\n", score.logprobs[i - 1], score.tokens[i], shown.c_str());
   }
-  std::printf("%zu tokens, perplexity %.4f\n", score.tokens.size(), score.perplexity);
+  if (score.logprobs.empty()) {
+    std::printf("%zu tokens: none follows another, and none is scored\n", score.tokens.size());
+  } else {
+    std::printf("%zu tokens, perplexity %.4f\n", score.tokens.size(), score.perplexity);
+  }
   return Ok{};
 }
 

@@ -60,13 +60,22 @@ void print_error(std::string sentence) {
 
 double rate(std::int64_t tokens, double ms) { return ms > 0 ? 1000.0 * static_cast<double>(tokens) / ms : 0; }
 
+namespace {
+
+/// ", prefill 31 tokens at 250 tok/s"; nothing was measured where there are no tokens or no time.
+std::string figure(std::string_view what, std::int64_t tokens, double ms, int decimals) {
+  if (tokens == 0 || ms <= 0) return {};
+  return pagoda::format(", {} {} tokens at {:.{}f} tok/s", what, tokens, rate(tokens, ms), decimals);
+}
+
+}  // namespace
+
 std::string figures_line(const ModelInfo& info, const Usage& usage, const Timings& timings) {
-  std::string line = pagoda::format("load {:.2f} s, first token {:.3f} s, prefill {} tokens at {:.0f} tok/s",
-                                    info.load_ms / 1000, timings.first_token_ms / 1000, timings.prefill_tokens,
-                                    rate(timings.prefill_tokens, timings.prefill_ms));
+  std::string line = pagoda::format("load {:.2f} s", info.load_ms / 1000);
+  if (timings.first_token_ms > 0) line += pagoda::format(", first token {:.3f} s", timings.first_token_ms / 1000);
+  line += figure("prefill", timings.prefill_tokens, timings.prefill_ms, 0);
   if (usage.cached_tokens > 0) line += pagoda::format(" ({} more from the cache)", usage.cached_tokens);
-  return line + pagoda::format(", decode {} tokens at {:.1f} tok/s", timings.decode_tokens,
-                               rate(timings.decode_tokens, timings.decode_ms));
+  return line + figure("decode", timings.decode_tokens, timings.decode_ms, 1);
 }
 
 bool AnswerPrinter::show(Channel channel, std::string_view text) {

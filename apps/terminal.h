@@ -36,6 +36,7 @@ class AnswerPrinter {
 };
 
 /// "load 0.12 s, first token 0.03 s, prefill 37 tokens at 1204 tok/s, decode 128 tokens at 183 tok/s".
+/// What was not done, as with --max-tokens 0, is left out.
 std::string figures_line(const ModelInfo& info, const Usage& usage, const Timings& timings);
 
 /// Tokens a second; 0 if no time passed.

@@ -124,6 +124,14 @@ TEST(TextTest, TokenizeDetokenizeRender) {
   EXPECT_EQ(run({"render", kModel, "--messages", messages, "--template", own, "--tools", tools}).out, "hi True");
 }
 
+TEST(RunTest, FiguresOfWhatWasNotDoneAreLeftOut) {
+  const Outcome outcome = cli::run({"run", kModel, "hi", "--max-tokens", "0"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("load "), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("tok/s"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("first token"), std::string::npos) << outcome.err;
+}
+
 TEST(ScoreTest, LogprobsPerplexityAndLogits) {
   const Folder folder;
   const std::string text = folder.write("t.txt", "The quick brown fox jumps over the lazy dog.");
@@ -160,7 +168,12 @@ TEST(ScoreTest, LogprobsPerplexityAndLogits) {
   EXPECT_EQ(folder.entries(), 2u) << "the partial file is gone";
 }
 
-// Both ended well, and the file had the head of one and rows of the other.
+TEST(ScoreTest, OneTokenHasNoPerplexity) {
+  const Outcome outcome = cli::run({"score", kModel, "--tokens", "1"});
+  EXPECT_EQ(outcome.out, "1 tokens: none follows another, and none is scored\n") << outcome.err;
+}
+
+// Two runs ended well, and the file had the head of one and rows of the other.
 TEST(ScoreTest, TwoAtOnceToOneFile) {
   const Folder folder;
   std::string text;
