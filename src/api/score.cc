@@ -42,7 +42,7 @@ Result<Score> score(const Model& model, const ScoreRequest& request) {
   Request prompt;
   std::visit([&](const auto& text) { prompt.prompt = text; }, request.text);
   Score score;
-  score.tokens = PAGODA_TRY(api::prompt_ids(*state, prompt));
+  score.tokens = PAGODA_TRY(api::prompt_ids(*state, prompt, state->info.context));
   engine::Submission submission;
   submission.prompt = score.tokens;
   submission.prompt_best = 0;

@@ -188,6 +188,13 @@ TEST(ScoreTest, TheSinkMayEndItAndErrorsAreThoseOfPrompts) {
   EXPECT_EQ(score(model, {.text = TokenIds{{5}}})->perplexity, 1);
 }
 
+TEST(ScoreTest, ATextFarTooLongIsNotTokenized) {
+  const auto refused = score(open_tiny(), {.text = RawText{.text = std::string(1 << 20, 'a')}, .on_logits = {}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kPromptTooLong);
+  EXPECT_NE(refused.error().message.find("tokens at least"), std::string::npos) << refused.error().message;
+}
+
 TEST(InspectTest, TellsWhatTheFileHoldsAndWhatThePlanIs) {
   const TemporaryFile file(tiny_chat_bytes());
   const auto inspection = inspect(test_library(), file.path(), {.plan = true});
