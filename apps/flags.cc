@@ -182,11 +182,10 @@ void add_run(CLI::App& app, Arguments& out) {
 
 void add_chat(CLI::App& app, Arguments& out) {
   add_model(app, out, false);
-  auto* url =
-      app.add_option("--server", out.server_url,
-                     "talk to the server at this URL; no MODEL then, and the server's sampling where no flag says more")
-          ->type_name("URL")
-          ->check(some_text());
+  auto* url = app.add_option("--server", out.server_url,
+                             "talk to the server at this URL; no MODEL then. It samples by the model's own, else at 1")
+                  ->type_name("URL")
+                  ->check(some_text());
   app.add_option("--api-key", out.server.api_keys, "the server's key [PAGODA_API_KEY]")
       ->type_name("KEY")
       ->expected(1)
