@@ -24,7 +24,11 @@ Status print(const Model& model, const Score& score) {
     std::string piece;
     if (model.info().has_tokenizer) piece = PAGODA_TRY(model.detokenize(std::span(score.tokens).subspan(i, 1)));
     std::string shown;
-    for (const char c : piece) shown += c == '\n' ? std::string("\\n") : std::string(1, c);
+    for (const char c : piece) {
+      const auto byte = static_cast<unsigned char>(c);
+      const bool control = byte < ' ' || byte == 0x7f;  // a text must not speak to the terminal
+      shown += c == '\n' ? "\\n" : control ? pagoda::format("\\x{:02x}", byte) : std::string(1, c);
+    }
     std::printf("%10.4f  %7d  %s\n", score.logprobs[i - 1], score.tokens[i], shown.c_str());
   }
   if (score.logprobs.empty()) {

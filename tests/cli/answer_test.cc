@@ -168,6 +168,17 @@ TEST(ScoreTest, LogprobsPerplexityAndLogits) {
   EXPECT_EQ(folder.entries(), 2u) << "the partial file is gone";
 }
 
+TEST(ScoreTest, ATextDoesNotSpeakToTheTerminal) {
+  const Folder folder;
+  const std::string text = folder.write("t.txt", std::string("a\x1b[31m\0b\n", 9));
+  const Outcome outcome = cli::run({"score", kModel, "--text", text});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* shown : {"\\x1b", "\\x00", "\\n"}) {
+    EXPECT_NE(outcome.out.find(shown), std::string::npos) << shown << outcome.out;
+  }
+  EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos);
+}
+
 TEST(ScoreTest, OneTokenHasNoPerplexity) {
   const Outcome outcome = cli::run({"score", kModel, "--tokens", "1"});
   EXPECT_EQ(outcome.out, "1 tokens: none follows another, and none is scored\n") << outcome.err;
