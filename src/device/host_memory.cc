@@ -6,6 +6,8 @@
 #include <optional>
 #include <sstream>
 
+#include "base/control_groups.h"
+
 namespace pagoda::device {
 namespace {
 
@@ -40,11 +42,12 @@ std::int64_t stat_bytes(const std::string& path, const std::string& name) {
   return 0;
 }
 
-/// Lowers `memory` to what a control group allows, if it has a limit.
+/// Lowers `memory` to what a control group allows, if it has a limit. One that is higher than another's may have less
+/// left.
 void limit(HostMemory& memory, std::optional<std::int64_t> most, std::optional<std::int64_t> used,
            std::int64_t reclaimable) {
-  if (!most || *most >= memory.total_bytes) return;
-  memory.total_bytes = *most;
+  if (!most) return;
+  memory.total_bytes = std::min(memory.total_bytes, *most);
   const std::int64_t free = *most - std::max<std::int64_t>(0, used.value_or(0) - reclaimable);
   memory.available_bytes = std::clamp<std::int64_t>(free, 0, memory.available_bytes);
 }
@@ -55,11 +58,13 @@ HostMemory host_memory(const std::string& root) {
   const std::string meminfo = root + "/proc/meminfo";
   HostMemory memory{.total_bytes = meminfo_bytes(meminfo, "MemTotal:"),
                     .available_bytes = meminfo_bytes(meminfo, "MemAvailable:")};
-  const std::string groups = root + "/sys/fs/cgroup/";
-  limit(memory, number_in(groups + "memory.max"), number_in(groups + "memory.current"),
-        stat_bytes(groups + "memory.stat", "inactive_file"));
-  limit(memory, number_in(groups + "memory/memory.limit_in_bytes"), number_in(groups + "memory/memory.usage_in_bytes"),
-        stat_bytes(groups + "memory/memory.stat", "total_inactive_file"));
+  for (const std::string& group : control_groups(root)) {
+    limit(memory, number_in(group + "/memory.max"), number_in(group + "/memory.current"),
+          stat_bytes(group + "/memory.stat", "inactive_file"));
+  }
+  const std::string version1 = root + "/sys/fs/cgroup/memory/memory.";
+  limit(memory, number_in(version1 + "limit_in_bytes"), number_in(version1 + "usage_in_bytes"),
+        stat_bytes(version1 + "stat", "total_inactive_file"));
   return memory;
 }
 

@@ -52,6 +52,16 @@ TEST_F(HostMemoryTest, IsWhatAGroupLeavesAndItsFilePagesCountAsFree) {
   expect(500000, 0);
 }
 
+TEST_F(HostMemoryTest, IsTheLeastOfWhatTheGroupsAboveLeave) {
+  put("proc/self/cgroup", "0::/system.slice/pagoda.service\n");
+  put("sys/fs/cgroup/system.slice/pagoda.service/memory.max", "500000\n");
+  put("sys/fs/cgroup/system.slice/pagoda.service/memory.current", "300000\n");
+  expect(500000, 200000);
+  put("sys/fs/cgroup/system.slice/memory.max", "800000\n");
+  put("sys/fs/cgroup/system.slice/memory.current", "790000\n");
+  expect(500000, 10000);
+}
+
 TEST_F(HostMemoryTest, IsNeverMoreThanTheMachineHas) {
   put("sys/fs/cgroup/memory/memory.limit_in_bytes", "900000\n");
   put("sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
