@@ -37,31 +37,24 @@ class WeightFragments {
   static constexpr float kSumFactor = 1;
   using Turn = std::uint32_t[kSteps][4];
 
-  /// ldmatrix: lane 8j + r asks for chunk j of row r, which the tensor map's swizzle put elsewhere in two rows' 128
+  /// ldmatrix brings a fragment's four tiles of 8 × 8 in the order of its registers: lanes 8j … 8j + 7 ask for the rows
+  /// of half j % 2, and for chunk j / 2 of the step's two. The tensor map's swizzle put chunks elsewhere in two rows' 128
   /// bytes, so that eight rows' chunks lie in different banks.
   __device__ __forceinline__ WeightFragments(char* ring, int warp, int lane) {
-    const std::uint32_t tile =
-        shared_address(ring) + kShape.stage.weights + (kShape.gated ? warp / 2 : warp) * kTileBytes;
-    const int row = lane % 8, chunk = lane / 8;
+    const int row = lane % 8, half = lane / 8 % 2;
+    std::uint32_t tile = shared_address(ring) + kShape.stage.weights + (kShape.gated ? warp / 2 : warp) * kTileBytes;
+    if (kShape.gated) tile += half * kShape.box_tiles * kTileBytes;
+    const int rows = kShape.gated ? warp % 2 : half;  // which eight of the tile
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int half = kShape.gated ? warp % 2 : i;
-      mine_[i] = tile + half * 512 + row / 2 * 128 + ((row % 2 * 4 + chunk) ^ (row / 2 + 4 * half)) * 16;
+    for (int i = 0; i < kSteps; ++i) {
+      const int chunk = 2 * i + lane / 16;
+      mine_[i] = tile + rows * 512 + row / 2 * 128 + ((row % 2 * 4 + chunk) ^ (row / 2 + 4 * rows)) * 16;
     }
-    if constexpr (kShape.gated) mine_[1] += kShape.box_tiles * kTileBytes;
   }
 
   __device__ __forceinline__ void load(Turn& a, int stage_offset, int turn, int) const {
-    std::uint32_t upper[4], lower[4];
-    load_matrix_x4(upper, mine_[0] + stage_offset + turn * 1024);
-    load_matrix_x4(lower, mine_[1] + stage_offset + turn * 1024);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      a[i][0] = upper[2 * i];
-      a[i][1] = lower[2 * i];
-      a[i][2] = upper[2 * i + 1];
-      a[i][3] = lower[2 * i + 1];
-    }
+    for (int i = 0; i < kSteps; ++i) load_matrix_x4(a[i], mine_[i] + stage_offset + turn * 1024);
   }
 
   template <int kColumns>
@@ -72,7 +65,7 @@ class WeightFragments {
  private:
   static constexpr int kTileBytes = kShape.turns * 1024;
 
-  std::uint32_t mine_[2];  // the lane's places in the ring's first stage, of rows 0 … 7 of the fragment and of 8 … 15
+  std::uint32_t mine_[kSteps];  // the lane's places in the ring's first stage, a turn's steps of 16 columns
 };
 
 #elif WEIGHTS == 1 || WEIGHTS == 3
