@@ -2,13 +2,12 @@
 
 #include <rapidjson/error/en.h>
 #include <rapidjson/memorystream.h>
-#include <rapidjson/reader.h>
 
 #include <charconv>
 #include <unordered_set>
 #include <vector>
 
-#include "base/c_memory.h"
+#include "base/rapidjson_reader.h"
 #include "io/quoted.h"
 
 namespace pagoda::io {
@@ -114,7 +113,7 @@ Status read_json(std::string_view text, std::string_view source, std::string_vie
   }
   constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseNumbersAsStringsFlag;
   rapidjson::MemoryStream stream(text.data(), text.size());
-  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedMemory> reader;
+  JsonReader reader;
   Strict strict(limits, events);
   const rapidjson::ParseResult result = reader.Parse<kFlags>(stream, strict);
   if (!result.IsError()) return Ok{};

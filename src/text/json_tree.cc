@@ -2,13 +2,12 @@
 
 #include <rapidjson/error/en.h>
 #include <rapidjson/memorystream.h>
-#include <rapidjson/reader.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "base/c_memory.h"
+#include "base/rapidjson_reader.h"
 #include "base/result.h"
 #include "base/utf8.h"
 
@@ -133,7 +132,7 @@ Result<JsonTree> JsonTree::parse(std::string_view json, std::string_view name) {
   builder.tree.nodes_.reserve(static_cast<std::size_t>(std::ranges::count_if(json, begins_value)) + 1);
   builder.tree.texts_.reserve(json.size());
   rapidjson::MemoryStream stream(json.data(), json.size());
-  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedMemory> reader;
+  JsonReader reader;
   const auto status = reader.Parse<kFlags>(stream, builder);
   if (builder.too_large) {
     return fail(ErrorCode::kJsonSyntax, "{}: a number before byte {} is beyond what a double can hold", name,

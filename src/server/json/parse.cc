@@ -1,10 +1,9 @@
 #include <rapidjson/error/en.h>
 #include <rapidjson/memorystream.h>
-#include <rapidjson/reader.h>
 
 #include <algorithm>
 
-#include "base/c_memory.h"
+#include "base/rapidjson_reader.h"
 #include "server/json/json.h"
 
 namespace pagoda::server {
@@ -128,7 +127,7 @@ Result<Json> parse_json(std::string_view text, int depth) {
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseNumbersAsStringsFlag;
   Builder builder(depth);
   rapidjson::MemoryStream stream(text.data(), text.size());
-  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedMemory> reader;
+  JsonReader reader;
   const rapidjson::ParseResult result = reader.Parse<kFlags>(stream, builder);
   if (!result.IsError()) {
     // A zero byte would end the text for the reader.

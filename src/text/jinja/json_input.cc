@@ -2,12 +2,11 @@
 
 #include <rapidjson/error/en.h>
 #include <rapidjson/memorystream.h>
-#include <rapidjson/reader.h>
 
 #include <string>
 #include <vector>
 
-#include "base/c_memory.h"
+#include "base/rapidjson_reader.h"
 #include "base/utf8.h"
 #include "text/jinja/unicode.h"
 
@@ -109,7 +108,7 @@ Result<Value> read_json(Machine& machine, std::string_view json, const char* par
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag | rapidjson::kParseNumbersAsStringsFlag;
   Builder builder(machine);
   rapidjson::MemoryStream stream(json.data(), json.size());
-  rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedMemory> reader;
+  JsonReader reader;
   const auto status = reader.Parse<kFlags>(stream, builder);
   if (!builder.refusal.empty()) {
     return fail_param(ErrorCode::kInvalidArgument, param, "{}: {} at byte {} is not allowed", param, builder.refusal,

@@ -1,10 +1,8 @@
 #include "base/control_groups.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
+#include "fixtures/temporary_folder.h"
 
 namespace pagoda {
 namespace {
@@ -12,16 +10,10 @@ namespace {
 /// A made-up /proc and /sys.
 class ControlGroups : public ::testing::Test {
  protected:
-  ControlGroups() : root_(std::filesystem::path(::testing::TempDir()) / ("groups_" + std::to_string(getpid()))) {}
-  ~ControlGroups() override { std::filesystem::remove_all(root_); }
-  void put(const std::string& name, const std::string& text) const {
-    const std::filesystem::path path = root_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  int granted() const { return granted_cpus(root_.string()); }
+  void put(const std::string& name, const std::string& text) const { root_.write(name, text); }
+  int granted() const { return granted_cpus(root_.path()); }
 
-  const std::filesystem::path root_;
+  const fixtures::TemporaryFolder root_;
 };
 
 TEST_F(ControlGroups, GrantAllCpusWhereNothingIsSaid) {
@@ -49,8 +41,8 @@ TEST_F(ControlGroups, LimitByTheLeastOfAllThatHoldAProcess) {
   put("sys/fs/cgroup/system.slice/pagoda.service/cpu.max", "20000 100000\n");
   EXPECT_EQ(granted(), 1);
   put("sys/fs/cgroup/other.slice/cpu.max", "1 100000\n");
-  const std::string groups = root_.string() + "/sys/fs/cgroup";
-  EXPECT_EQ(control_groups(root_.string()),
+  const std::string groups = root_.path() + "/sys/fs/cgroup";
+  EXPECT_EQ(control_groups(root_.path()),
             (std::vector<std::string>{groups + "/system.slice/pagoda.service", groups + "/system.slice", groups}));
 }
 

@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
-#include <unistd.h>
+#include "fixtures/temporary_folder.h"
 
 namespace pagoda::device {
 namespace {
@@ -14,23 +12,17 @@ namespace {
 /// A made-up /proc and /sys.
 class HostMemoryTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = std::filesystem::path(::testing::TempDir()) / ("host_memory_" + std::to_string(getpid()));
+  HostMemoryTest() {
     put("proc/meminfo", "MemTotal:       1000 kB\nMemFree:         10 kB\nMemAvailable:    600 kB\n");
   }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void put(const std::string& name, const std::string& text) {
-    const std::filesystem::path path = root_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
+  void put(const std::string& name, const std::string& text) const { root_.write(name, text); }
   void expect(std::int64_t total, std::int64_t available) const {
-    const HostMemory memory = host_memory(root_.string());
+    const HostMemory memory = host_memory(root_.path());
     EXPECT_EQ(memory.total_bytes, total);
     EXPECT_EQ(memory.available_bytes, available);
   }
 
-  std::filesystem::path root_;
+  const fixtures::TemporaryFolder root_;
 };
 
 TEST_F(HostMemoryTest, IsTheMachinesWithoutALimit) {

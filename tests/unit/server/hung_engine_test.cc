@@ -58,6 +58,27 @@ Model scripted_model(const engine::Script& script) {
   return model;
 }
 
+/// A server of `model` that answers, and runs until it ends by itself.
+struct Started {
+  Started(const Model& model, ServerOptions options) {
+    options.endpoint.port = 0;
+    options.alias = "scripted";
+    auto bound = Server::bind(std::move(options));
+    EXPECT_TRUE(bound.ok()) << bound.error().message;
+    server = std::move(bound).value();
+    ended = std::async(std::launch::async, [this, &model] {
+      return server->run([&](const ProgressSink&) { return model; },
+                         {.on_ready = [this](const Model&) { ready.set_value(); }, .abandon = [] { FAIL(); }});
+    });
+    ready.get_future().wait();
+  }
+  const std::string& address() const { return server->address(); }
+
+  std::unique_ptr<Server> server;
+  std::promise<void> ready;
+  std::future<Status> ended;
+};
+
 TEST(HungEngine, EndsTheServerAfterItsTime) {
   std::atomic<bool> hangs{true};
   engine::Script script;
@@ -69,20 +90,10 @@ TEST(HungEngine, EndsTheServerAfterItsTime) {
   };
   const Model model = scripted_model(script);
   ServerOptions options;
-  options.endpoint.port = 0;
   options.stuck_time = std::chrono::seconds(1);
   options.give_up_time = std::chrono::seconds(4);
-  options.alias = "scripted";
-  auto server = Server::bind(options);
-  ASSERT_TRUE(server.ok()) << server.error().message;
-  const std::string address = (*server)->address();
-
-  std::promise<void> started;
-  auto ended = std::async(std::launch::async, [&] {
-    return (*server)->run([&](const ProgressSink&) { return model; },
-                          {.on_ready = [&](const Model&) { started.set_value(); }, .abandon = [] { FAIL(); }});
-  });
-  started.get_future().wait();
+  Started started(model, options);
+  const std::string address = started.address();
   EXPECT_TRUE(get(address, "/health").starts_with("HTTP/1.1 200 ")) << "nothing to do is no lack of progress";
   auto told = std::async(std::launch::async, [&] { return ask_stream(address, "scripted"); });
   EXPECT_TRUE(eventually([&] {
@@ -90,7 +101,7 @@ TEST(HungEngine, EndsTheServerAfterItsTime) {
     return health.starts_with("HTTP/1.1 503 ") && health.find("no progress") != std::string::npos;
   }));
 
-  const Status status = ended.get();
+  const Status status = started.ended.get();
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kInternal);
   EXPECT_NE(status.error().message.find("took no step for"), std::string::npos) << status.error().message;
@@ -138,18 +149,8 @@ TEST(DeadEngine, EndsTheServerWhoeverHearsOfIt) {
       throw std::runtime_error("no more steps");
     };
     const Model model = scripted_model(script);
-    ServerOptions options;
-    options.endpoint.port = 0;
-    options.alias = "scripted";
-    auto server = Server::bind(options);
-    ASSERT_TRUE(server.ok()) << server.error().message;
-    const std::string address = (*server)->address();
-    std::promise<void> started;
-    auto ended = std::async(std::launch::async, [&] {
-      return (*server)->run([&](const ProgressSink&) { return model; },
-                            {.on_ready = [&](const Model&) { started.set_value(); }, .abandon = [] { FAIL(); }});
-    });
-    started.get_future().wait();
+    Started started(model, {});
+    const std::string address = started.address();
     Request request;
     request.prompt = RawText{.text = "abc"};
     request.sampling.max_tokens = 30;
@@ -165,7 +166,7 @@ TEST(DeadEngine, EndsTheServerWhoeverHearsOfIt) {
     none.reset();
     go = true;
     go.notify_all();
-    const Status status = ended.get();
+    const Status status = started.ended.get();
     ASSERT_FALSE(status.ok());
     EXPECT_NE(status.error().message.find("no more steps"), std::string::npos) << status.error().message;
     if (stays) {

@@ -1,5 +1,7 @@
-// Memory of C for libraries that take an allocator and do not look at what it returns.
+// RapidJSON's reader with memory whose lack is an exception. Its own allocator returns null then, and it writes there.
 #pragma once
+
+#include <rapidjson/reader.h>
 
 #include <cstddef>
 #include <cstdlib>
@@ -7,7 +9,7 @@
 
 namespace pagoda {
 
-/// An allocator as RapidJSON wants one. Its own returns null where memory has run out, and its reader writes there.
+/// An allocator as RapidJSON wants one.
 struct CheckedMemory {
   static constexpr bool kNeedFree = true;
 
@@ -23,5 +25,7 @@ struct CheckedMemory {
   }
   static void Free(void* block) noexcept { std::free(block); }
 };
+
+using JsonReader = rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, CheckedMemory>;
 
 }  // namespace pagoda
