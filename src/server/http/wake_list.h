@@ -26,10 +26,12 @@ class WakeList {
   void wake(const std::shared_ptr<WakeNode>& node) {
     if (node->listed.exchange(true, std::memory_order_acq_rel)) return;
     node->self = node;
-    node->next = first_.load(std::memory_order_relaxed);
-    while (!first_.compare_exchange_weak(node->next, node.get(), std::memory_order_acq_rel)) {
-    }
-    if (node->next == nullptr) announce_();
+    // Once it is on the list the node belongs to who drains it, and to who lists it next.
+    WakeNode* below = first_.load(std::memory_order_relaxed);
+    do {
+      node->next = below;
+    } while (!first_.compare_exchange_weak(below, node.get(), std::memory_order_acq_rel));
+    if (below == nullptr) announce_();
   }
 
   void drain() {
