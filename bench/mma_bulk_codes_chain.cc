@@ -2,8 +2,10 @@
 // as one graph of mma_bulk_codes kernels, with weights of their own, against the bytes they read; and products of 8192
 // × 8192 one after the other. First checks the kernels against double. Prints one JSON line a variant.
 //
-//   mma_bulk_codes_chain [check | few | sizes | short | tune | shapes | FORMAT]
+//   mma_bulk_codes_chain [check | few [FORMAT…] | sizes | short | tune | shapes | FORMAT]
 // (a format: one shape in two arrangements of warps, for a profiler)
+#include <algorithm>
+
 #include "device/cuda/blas.h"
 #include "gpu_bench.h"
 #include "kernels/cuda/launch.h"
@@ -316,11 +318,11 @@ bool has_bytes(const quant::Format& f) {
 }
 
 /// cuda_whole_bulk_codes.cu beside what one to four rows would take otherwise.
-int run_few(GpuBench& bench, Chain& chain) {
+int run_few(GpuBench& bench, Chain& chain, const std::vector<std::string>& only) {
   std::vector<const quant::Format*> formats;
   for (const char* name :
        {"mxfp4", "nvfp4", "q6_k", "q4_k", "q4_0", "q8_0", "affine4_g64", "packed4_g128", "affine6_g32"}) {
-    formats.push_back(quant::find_format(name));
+    if (only.empty() || std::ranges::find(only, name) != only.end()) formats.push_back(quant::find_format(name));
   }
   const auto of = [](int warps, int stage_units, int at_once, int rows, int window_kib = 64) {
     return Variant{1, warps, stage_units, at_once, window_kib, true, rows};
@@ -365,6 +367,7 @@ int run_few(GpuBench& bench, Chain& chain) {
   }
   for (const char* name : {"mxfp4", "nvfp4", "q6_k", "q4_k"}) {
     const quant::Format& f = *quant::find_format(name);
+    if (std::ranges::find(formats, &f) == formats.end()) continue;
     const bool whole = f.coding->table == quant::CodeTable::kInteger;
     const Variant before = whole ? of(8, 32, 4, 4) : Variant{1, 8, 32, 4, 64};
     std::vector<device::CompileUnit> both;
@@ -421,12 +424,12 @@ int run_sizes(GpuBench& bench, Chain& chain) {
   return good ? 0 : 1;
 }
 
-int run(const std::string& what) {
+int run(const std::string& what, const std::vector<std::string>& only) {
   GpuBench bench;
   bench.weights();  // nothing is allocated while a graph is captured
   Chain chain(bench);
   if (what == "sizes") return run_sizes(bench, chain);
-  if (what == "few") return run_few(bench, chain);
+  if (what == "few") return run_few(bench, chain, only);
   std::vector<const quant::Format*> formats, fast;
   // Of every kind of codes, scales and offsets.
   for (const char* name :
@@ -557,4 +560,6 @@ int run(const std::string& what) {
 }  // namespace
 }  // namespace pagoda::bench
 
-int main(int argc, char** argv) { return pagoda::bench::run(argc > 1 ? argv[1] : "short"); }
+int main(int argc, char** argv) {
+  return pagoda::bench::run(argc > 1 ? argv[1] : "short", {argv + std::min(argc, 2), argv + argc});
+}

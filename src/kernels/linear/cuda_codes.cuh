@@ -356,9 +356,17 @@ struct Scales {
     }
   }
 
-  /// Of e4m3: the group's scale without what the span shares.
+  /// Of e5m3: the group's scale without what the span shares.
   __device__ __forceinline__ float group_scale(int group, int half) const {
-    return f16_of_e4m3_scale((group * 2 + half) * kEntry);
+    static_assert(has_e5m3_scales(kCoding));
+    const int at = group * 2 + half;
+    return e5m3_to_float(__byte_perm(raw[at / 4], 0, 0x4440u | (at % 4)));
+  }
+  /// Those of rows r and r + 8 as bf16, times 2^up.
+  __device__ __forceinline__ std::uint32_t bf16_group_scales(int group, int up) const {
+    static_assert(has_e5m3_scales(kCoding));
+    const std::uint32_t pair = __byte_perm(raw[group / 2], 0, group % 2 == 0 ? 0x4140u : 0x4342u);
+    return pair * 16 + static_cast<std::uint32_t>(127 - kE5m3Bias + up) * 0x00800080u;
   }
 
   /// What Σx of the group is multiplied with, if `magic` was added to every code; `scale` as above.
@@ -434,10 +442,6 @@ struct Scales {
   }
   __device__ __forceinline__ float lifted(int at) const {
     return __uint_as_float(__byte_perm(raw[at / 4], 0x4b000000u, 0x7440u | at % 4));
-  }
-  __device__ __forceinline__ float f16_of_e4m3_scale(int at) const {
-    const std::uint32_t pair = f16_of_e4m3(halves(raw[at / 4])[at % 4 / 2]);
-    return from_f16(static_cast<std::uint16_t>(at % 2 == 0 ? pair : pair >> 16));
   }
 };
 

@@ -18,7 +18,8 @@
 //
 // Scales: tiles again, in a tile spans of max(group, 64) columns, or of 256 where these share something (super). In a
 // span first what is shared, by r and h; then, for each max(group, 64) columns, by r, group and h, scale and offset. So
-// a lane finds what it needs of 64 columns in one vector of 4 to 16 bytes.
+// a lane finds what it needs of 64 columns in one vector of 4 to 16 bytes. Scales of e4m3 lie as e5m3, for which see
+// below.
 #pragma once
 
 #include "quant/formats/coding.h"
@@ -131,6 +132,31 @@ struct LaneCodes {
   std::uint32_t twos[2];     ///< 2, 3, 6 bits
   std::uint32_t ones;        ///< 3, 5 bits
 };
+
+// Scales of e4m3 beside codes with a sign lie so that a shift and an addition make floats of them, with five bits of
+// exponent and neither sign, nor zero, nor NaN: their sign is the codes', those of a scale of zero are zeros, and NaN is
+// what 256 columns share, since a row's sums are NaN in any case.
+inline constexpr int kE5m3Bias = 10;  ///< byte b is (1 + b % 8 / 8) · 2^(b / 8 - 10)
+
+PAGODA_SHARED constexpr bool has_e5m3_scales(const Coding& coding) { return coding.scale == quant::ScaleType::kE4m3; }
+
+PAGODA_SHARED std::uint32_t e5m3_of_e4m3(std::uint32_t bits) {
+  const std::uint32_t magnitude = bits & 0x7fu;
+  if (magnitude >= 8) return magnitude + (3u << 3);
+  if (magnitude == 0) return 0;
+  const std::uint32_t highest = magnitude >= 4 ? 2 : magnitude >= 2 ? 1 : 0;
+  return (highest + 1) << 3 | (magnitude << (3 - highest) & 7u);
+}
+PAGODA_SHARED float e5m3_to_float(std::uint32_t byte) {
+  return float_of_bits((byte << 20) + (static_cast<std::uint32_t>(127 - kE5m3Bias) << 23));
+}
+PAGODA_SHARED constexpr bool is_e4m3_nan(std::uint32_t bits) { return (bits & 0x7fu) == 0x7fu; }
+
+/// A code of e2m1 with what e5m3 lacks of its scale.
+PAGODA_SHARED constexpr std::uint32_t e2m1_under_scale(std::uint32_t code, std::uint32_t e4m3_scale) {
+  const std::uint32_t sign = (code & 8u) ^ (e4m3_scale >> 4 & 8u);
+  return (e4m3_scale & 0x7fu) == 0 ? sign : sign | (code & 7u);
+}
 
 /// Adds a code to a lane's, which begin as zeros.
 PAGODA_SHARED void place_code(const Coding& coding, LaneCodes& lane, int step, int reg, int element,
@@ -280,7 +306,7 @@ PAGODA_SHARED float mma_codes_value(const Coding& coding, const std::uint8_t* pa
   const std::uint32_t scale_bits = load_bits(entry, scale_bytes(coding));
   const std::uint32_t offset_bits = load_bits(entry + scale_bytes(coding), entry_bytes(coding) - scale_bytes(coding));
   const std::uint32_t super_bits = load_bits(scales + super_offset(coding, k, row, column), super_bytes(coding));
-  const float scale = quant::scale_value(coding, scale_bits);
+  const float scale = has_e5m3_scales(coding) ? e5m3_to_float(scale_bits) : quant::scale_value(coding, scale_bits);
   float value = table_value(coding.table, code) - static_cast<float>(coding.bias);
   if (coding.offset == quant::OffsetType::kZero) return (value - static_cast<float>(scale_bits & 255u)) * scale;
   value = value * scale * quant::super_value(coding.super, super_bits);
@@ -295,6 +321,9 @@ PAGODA_SHARED void pack_mma_codes(const std::uint8_t* rows, std::int64_t row_byt
                                   std::int64_t num_rows, std::int64_t n, std::int64_t k, std::int64_t tile,
                                   std::int64_t unit, int lane, std::uint8_t* packed) {
   constexpr Coding kCoding = F::kCoding;
+  static_assert(!has_e5m3_scales(kCoding) ||
+                (kCoding.table == quant::CodeTable::kE2m1 && kCoding.super == quant::SuperScale::kF32));
+  constexpr std::uint32_t kFloatNan = 0x7fc00000u;
   const auto block_of = [&](std::int64_t row, std::int64_t column) -> const typename F::Block& {
     const auto* blocks = reinterpret_cast<const typename F::Block*>(rows + row * row_bytes);
     return blocks[column / F::kBlockElements];
@@ -307,8 +336,13 @@ PAGODA_SHARED void pack_mma_codes(const std::uint8_t* rows, std::int64_t row_byt
       const int step = i / 4, reg = i / 2 % 2 * 2 + half, element = i % 2;
       const std::int64_t column = unit * kUnitColumns + column_of_register(step, lane % 4, reg, element);
       if (column >= k) continue;
-      const int code = F::code(block_of(row, column), static_cast<int>(column % F::kBlockElements));
-      place_code(kCoding, codes, step, reg, element, static_cast<std::uint32_t>(code));
+      const auto& block = block_of(row, column);
+      const auto within = static_cast<int>(column % F::kBlockElements);
+      auto code = static_cast<std::uint32_t>(F::code(block, within));
+      if constexpr (has_e5m3_scales(kCoding)) {
+        code = e2m1_under_scale(code, F::scale_bits(block, within / kCoding.group));
+      }
+      place_code(kCoding, codes, step, reg, element, code);
     }
   }
   const std::int64_t place = (first_row / 16 + tile) * num_units(k) + unit;
@@ -321,7 +355,14 @@ PAGODA_SHARED void pack_mma_codes(const std::uint8_t* rows, std::int64_t row_byt
   const std::int64_t first = unit * kUnitColumns;
   if constexpr (kCoding.super != quant::SuperScale::kNone) {
     if (first % span_columns(kCoding) == 0) {
-      const std::uint32_t bits = row < num_rows ? F::super_bits(block_of(row, first)) : 0;
+      std::uint32_t bits = row < num_rows ? F::super_bits(block_of(row, first)) : 0;
+      if constexpr (has_e5m3_scales(kCoding)) {
+        for (std::int64_t column = first; row < num_rows && column < k && column < first + span_columns(kCoding);
+             column += kCoding.group) {
+          const auto group = static_cast<int>(column % F::kBlockElements / kCoding.group);
+          if (is_e4m3_nan(F::scale_bits(block_of(row, column), group))) bits = kFloatNan;
+        }
+      }
       store_bits(scales + super_offset(kCoding, k, first_row + row, first), bits, super_bytes(kCoding));
     }
   }
@@ -333,7 +374,9 @@ PAGODA_SHARED void pack_mma_codes(const std::uint8_t* rows, std::int64_t row_byt
     std::uint8_t* entry = scales + entry_offset(kCoding, k, first_row + row, column);
     const bool inside = row < num_rows && column < k;
     const auto group = static_cast<int>(column % F::kBlockElements / kCoding.group);
-    store_bits(entry, inside ? F::scale_bits(block_of(row, column), group) : 0, scale_bytes(kCoding));
+    std::uint32_t scale = inside ? F::scale_bits(block_of(row, column), group) : 0;
+    if constexpr (has_e5m3_scales(kCoding)) scale = e5m3_of_e4m3(scale);
+    store_bits(entry, scale, scale_bytes(kCoding));
     if constexpr (entry_bytes(kCoding) > scale_bytes(kCoding)) {
       store_bits(entry + scale_bytes(kCoding), inside ? F::offset_bits(block_of(row, column), group) : 0,
                  entry_bytes(kCoding) - scale_bytes(kCoding));

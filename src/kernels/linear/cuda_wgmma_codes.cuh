@@ -187,9 +187,11 @@ class WeightFragments {
   /// A code less its zero point, or times its group's scale: exact.
   template <int kGroup>
   static __device__ __forceinline__ void make_late(std::uint32_t (&a)[4], const TheScales& scales) {
-    std::uint32_t up = pack_bf16(kUp, kUp8);
+    std::uint32_t up = 0;  // of row r and of row r + 8
     if constexpr (kLateSuper) {
-      up = multiply_bf16x2(pack_bf16(scales.group_scale(kGroup, 0), scales.group_scale(kGroup, 1)), up);
+      up = scales.bf16_group_scales(kGroup, kSmall - kLeft);
+    } else {
+      up = pack_bf16(kUp, kUp8);
     }
     [[maybe_unused]] std::uint32_t zero[2];
     if constexpr (kShifted) {

@@ -62,7 +62,10 @@ struct ProductOf<true> {
   using Type = float;
 };
 using Product = ProductOf<kFloat>::Type;
-constexpr int kLongChain = kFloat ? 8 : 16;  // steps of a turn from which on it has two sums
+constexpr int kLongChain = 16;  // steps of a turn from which on it has two sums
+
+/// What 256 columns share beside scales of their own is multiplied with the sums of all their turns.
+constexpr bool kLateSuper = kFloat && kCoding.super == quant::SuperScale::kF32;
 
 /// What a lane of a warp is, and where it finds its part of x. A product's columns are, for each token and each slot,
 /// x of one group of weights and zeros elsewhere (two columns, where x is bytes). As one who brings x a lane has a
@@ -108,8 +111,8 @@ __device__ __forceinline__ Turn load_turn(int turn, const char* stage, int unit,
   Turn t;
   // Where a turn has fewer groups than there are slots, those past the last have zeros for x.
   const int x_slot = min(lane.x_slot, T::kGroups - 1);
-  const char* bytes = lane.bytes + (of_slice + unit + T::unit(turn) + x_slot / T::kUnitGroups) * lane.unit_bytes +
-                      (T::group(turn) + x_slot % T::kUnitGroups) * kTurnWords * 4;
+  const char* bytes = lane.bytes + (of_slice + unit + T::unit(turn)) * lane.unit_bytes + T::group(turn) * kTurnWords * 4 +
+                      x_slot / T::kUnitGroups * lane.unit_bytes + x_slot % T::kUnitGroups * kTurnWords * 4;
   if constexpr (kTurnWords == 1) {
     t.x[0] = *reinterpret_cast<const std::uint32_t*>(bytes);
   } else if constexpr (kTurnWords == 2) {
@@ -122,7 +125,8 @@ __device__ __forceinline__ Turn load_turn(int turn, const char* stage, int unit,
     for (int i = 0; i < 4; ++i) t.x[i] = v.word[i];
   }
   const int slot = min(lane.slot, T::kGroups - kLaneSlots);
-  const int at = unit + T::unit(turn) + slot / T::kUnitGroups;
+  const int own = slot / T::kUnitGroups;  // the lane's unit of the turn
+  const int at = unit + T::unit(turn) + own;
   const int group = T::group(turn) + slot % T::kUnitGroups;
   if constexpr (!kFloat) {
     const std::uint32_t* words = lane.words + (of_slice + at) * lane.unit_words;
@@ -132,10 +136,18 @@ __device__ __forceinline__ Turn load_turn(int turn, const char* stage, int unit,
   }
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
+    const char* scales = stage + set * kSetBytes + kStageCodes;
     // A unit of a wide group finds that group's scales, whichever of its units it is.
     constexpr int kSubUnits = sub_span_columns(kCoding) / kUnitColumns;
-    const char* span = stage + set * kSetBytes + kStageCodes + at / kSpanUnits * span_bytes(kCoding);
-    t.scales[set] = TurnScales::load(span, at % kSpanUnits / kSubUnits, lane.row, group);
+    if constexpr (kUnits % kSpanUnits == 0 && T::kGroups <= T::kUnitGroups * kSpanUnits) {
+      // A turn's units are of one span, and `unit` begins one: what differs by lane is the same in all turns.
+      const char* span = scales + (unit + T::unit(turn)) / kSpanUnits * span_bytes(kCoding);
+      const int sub = T::unit(turn) % kSpanUnits / kSubUnits + own / kSubUnits;
+      t.scales[set] = TurnScales::load(span, sub, lane.row, group);
+    } else {
+      t.scales[set] =
+          TurnScales::load(scales + at / kSpanUnits * span_bytes(kCoding), at % kSpanUnits / kSubUnits, lane.row, group);
+    }
   }
   return t;
 }
@@ -163,7 +175,10 @@ __device__ __forceinline__ void add_turn(float (&sums)[2], const float (&c)[4], 
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
-    for (int slot = 0; slot < kLaneSlots; ++slot) sums[h] = fmaf(scales.scale(slot, h), c[2 * h + slot], sums[h]);
+    for (int slot = 0; slot < kLaneSlots; ++slot) {
+      const float scale = kLateSuper ? scales.group_scale(slot, h) : scales.scale(slot, h);
+      sums[h] = fmaf(scale, c[2 * h + slot], sums[h]);
+    }
   }
 }
 
@@ -201,22 +216,34 @@ __device__ __forceinline__ void multiply_steps(float (&c)[4], float (&d)[4], con
   if constexpr (kStep + 1 < T::kSteps) multiply_steps<kUnits, kTurn, kStep + 1>(d, c, codes, t, lane);
 }
 
+/// `span`: sums of the turns since the last that ended a span, where those wait for what the span shares.
 template <int kUnits, int kTurn>
-__device__ __forceinline__ void multiply_turns(Sums& sums, const TheCodes::Unit (&codes)[kSets][kUnits],
+__device__ __forceinline__ void multiply_turns(Sums& sums, Sums& span, const TheCodes::Unit (&codes)[kSets][kUnits],
                                                const Turn (&turns)[Turns<kUnits>::kCount], const Lane& lane) {
+  using T = Turns<kUnits>;
+  constexpr bool kLast = kTurn + 1 == T::kCount;
+  constexpr bool kEndsSpan = kLast || T::unit(kTurn + 1) / kSpanUnits != T::unit(kTurn) / kSpanUnits;
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
     Product c[4] = {}, d[4] = {};
-    if constexpr (Turns<kUnits>::kSteps >= kLongChain) {
+    if constexpr (T::kSteps >= kLongChain) {
       multiply_steps<kUnits, kTurn>(c, d, codes[set], turns[kTurn], lane);
 #pragma unroll
       for (int i = 0; i < 4; ++i) c[i] += d[i];
     } else {
       multiply_steps<kUnits, kTurn>(c, c, codes[set], turns[kTurn], lane);
     }
-    add_turn(sums[set], c, turns[kTurn].scales[set], turns[kTurn]);
+    const TurnScales& scales = turns[kTurn].scales[set];
+    add_turn(kLateSuper ? span[set] : sums[set], c, scales, turns[kTurn]);
+    if constexpr (kLateSuper && kEndsSpan) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        sums[set][h] = fmaf(scales.factor[h], span[set][h], sums[set][h]);
+        span[set][h] = 0;
+      }
+    }
   }
-  if constexpr (kTurn + 1 < Turns<kUnits>::kCount) multiply_turns<kUnits, kTurn + 1>(sums, codes, turns, lane);
+  if constexpr (!kLast) multiply_turns<kUnits, kTurn + 1>(sums, span, codes, turns, lane);
 }
 
 /// kUnits units in a row: all loads before the first product, so that they are under way together. `unit` counts from
@@ -234,7 +261,8 @@ __device__ __forceinline__ void multiply(Sums& sums, const char* stage, int unit
   }
 #pragma unroll
   for (int t = 0; t < Turns<kUnits>::kCount; ++t) turns[t] = load_turn<kUnits>(t, stage, unit, of_slice, lane);
-  multiply_turns<kUnits, 0>(sums, codes, turns, lane);
+  Sums span = {};
+  multiply_turns<kUnits, 0>(sums, span, codes, turns, lane);
 }
 
 }  // namespace pagoda::kernels
@@ -273,7 +301,8 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
   const Norm norm = first_norm(p, slice);  // nobody makes these
   wait_for_producers();
   release_consumers();
-  const auto unit_bytes = static_cast<int>(whole_bulk_codes_unit_bytes(p.m));
+  const int m = ROWS <= 2 ? ROWS : p.m;
+  const auto unit_bytes = static_cast<int>(whole_bulk_codes_unit_bytes(m));
   const Input input{bytes, reinterpret_cast<std::uint32_t*>(bytes + mma_bulk_codes_slice(p.k, p.splits) * unit_bytes)};
   prepare_input(p, slice, s, input, norm);
 
@@ -290,7 +319,7 @@ extern "C" __global__ void __launch_bounds__(kThreads + 32, 1)
             lane,
             lane / 4,
             unit_bytes,
-            p.m * kUnitWords};
+            m * kUnitWords};
 #pragma unroll
   for (int i = 0; i < kSlots; ++i) {
     at_x.mine[i] = slot == i;

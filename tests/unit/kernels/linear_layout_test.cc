@@ -52,6 +52,35 @@ TEST(LinearLayout, DecodingIsExact) {
   });
 }
 
+/// Scales that another layout has no bits for: negative ones, zeros of both signs, and NaN, which there is a row's of
+/// 256 columns.
+TEST(LinearLayout, EveryScaleOfNvfp4) {
+  const quant::Format& format = *quant::find_format("nvfp4");
+  constexpr std::int64_t kBlocks = 3, kBlock = quant::kSuperColumns;
+  const WeightShape shape{256, kBlocks * kBlock};
+  std::vector<std::byte> rows = random_rows(format, shape, 6);
+  for (std::int64_t r = 0; r < shape.n; ++r) {
+    std::byte* block = rows.data() + r * format.row_bytes(shape.k) + r % kBlocks * format.block_bytes;
+    block[4 + r % 16] = static_cast<std::byte>(r);
+    const std::int64_t group = 20 + r % 16 * 8;  // its codes: all there are
+    for (int i = 0; i < 8; ++i) block[group + i] = static_cast<std::byte>((2 * i + 1) << 4 | 2 * i);
+  }
+  const OwnedWeight owned = pack_weight(format, kMmaCodesLayout, shape, rows, {});
+  std::vector<float> want(static_cast<std::size_t>(shape.k)), got(want.size());
+  for (std::int64_t r = 0; r < shape.n; ++r) {
+    format.decode_row(rows.data() + r * format.row_bytes(shape.k), shape.k, want.data());
+    kMmaCodesLayout.decode_row(format, shape, owned.bytes.data(), r, got.data());
+    for (std::int64_t at = 0; at < shape.k; ++at) {
+      const auto i = static_cast<std::size_t>(at);
+      if (at / kBlock == r % kBlocks && (r & 0x7f) == 0x7f) {
+        ASSERT_TRUE(std::isnan(got[i])) << r << " " << at;
+      } else {
+        ASSERT_EQ(bits_of_float(got[i]), bits_of_float(want[i])) << r << " " << at;
+      }
+    }
+  }
+}
+
 TEST(LinearLayout, EveryByteIsWrittenWhateverTheRanges) {
   each_shape([](const quant::Format& format, const Layout& layout, WeightShape shape) {
     const std::vector<std::byte> rows = random_rows(format, shape, 5);
