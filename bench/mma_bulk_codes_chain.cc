@@ -474,9 +474,7 @@ int run(const std::string& what, const std::vector<std::string>& only) {
   if (const quant::Format* one = quant::find_format(what); one != nullptr && one->coding != nullptr) {
     std::vector<Variant> variants = {{1, 8, 32, 4, 48}, {1, 16, 32, 2, 48}};
     if (has_bytes(*one)) {
-      for (const Variant& v :
-           {Variant{1, 8, 32, 4, 48, true}, Variant{1, 8, 32, 4, 96, true}, Variant{1, 8, 16, 2, 48, true},
-            Variant{1, 8, 64, 4, 48, true}, Variant{1, 8, 64, 4, 96, true}, Variant{1, 8, 64, 8, 96, true}}) {
+      for (const Variant& v : {Variant{1, 8, 64, 8, 64, true, 1}, Variant{1, 8, 32, 4, 64, true, 1}}) {
         variants.push_back(v);
       }
     }

@@ -5,7 +5,7 @@
 //
 //   wgmma_tiles_check [check | products | time | columns]
 //
-// `columns`: checks of wgmma_columns, and steps of 65 and more rows with its shapes in place of each product's.
+// `columns`: checks of wgmma_columns, and steps of 17 to 256 rows with its shapes in place of each product's.
 #include "device/cuda/blas.h"
 #include "wgmma_tiles.h"
 
@@ -304,6 +304,9 @@ int run(const std::string& what) {
         for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
       }
     }
+    for (const WgmmaTilesShape& shape : {WgmmaTilesShape{2, 128, 2}, {2, 256, 2}, {1, 128, 4}, {1, 256, 2}}) {
+      for (const int epilogue : {0, 1, 3}) units.push_back(products.unit(shape, epilogue));
+    }
   }
   std::sort(units.begin(), units.end());
   units.erase(std::unique(units.begin(), units.end()), units.end());
@@ -331,6 +334,13 @@ int run(const std::string& what) {
     const AddressRange range = bench.memory(std::int64_t{512} << 20);
     bench.set_bytes(range, 0x3c);
     const Geometry& four = kGeometries[1];
+    for (const int m : {256, 128}) {
+      std::vector<WgmmaTilesShape> others = {{2, 128, 2}, {1, m, m == 128 ? 4 : 2}, {2, m, 2}};
+      for (const WgmmaTilesShape& shape : columns) {
+        if (shape.block_tokens == m || (m == 256 && shape.block_tokens == 128)) others.push_back(shape);
+      }
+      time_steps(bench, products, range, four, m, chosen_step(bench, four, m), others);
+    }
     for (const std::int64_t m : {64, 32, 17}) {
       // What was chosen from wgmma_tiles alone.
       const int tokens = m == 17 ? 32 : static_cast<int>(m);

@@ -348,7 +348,7 @@ struct Scales {
     } else if constexpr (kCoding.scale == Type::kE8m0) {
       return __uint_as_float(__byte_perm(raw[at / 4], 0, 0x0444u | (at % 4) << 12) >> 1);
     } else if constexpr (kCoding.scale == Type::kE4m3) {
-      return group_scale(group, half) * (kCoding.super == quant::SuperScale::kNone ? 1.0f : factor[half]);
+      return group_scale(group, half) * factor[half];
     } else if constexpr (kCoding.scale == Type::kS8) {
       return (lifted(at) - 8388736.0f) * factor[half];  // 2^23 + 128
     } else {

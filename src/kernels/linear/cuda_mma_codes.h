@@ -134,8 +134,8 @@ struct LaneCodes {
 };
 
 // Scales of e4m3 beside codes with a sign lie so that a shift and an addition make floats of them, with five bits of
-// exponent and neither sign, nor zero, nor NaN: their sign is the codes', those of a scale of zero are zeros, and NaN is
-// what 256 columns share, since a row's sums are NaN in any case.
+// exponent and neither sign, nor zero, nor NaN: their sign is the codes', those of a scale of zero are zeros, and NaN
+// is what 256 columns share, since a row's sums are NaN in any case.
 inline constexpr int kE5m3Bias = 10;  ///< byte b is (1 + b % 8 / 8) · 2^(b / 8 - 10)
 
 PAGODA_SHARED constexpr bool has_e5m3_scales(const Coding& coding) { return coding.scale == quant::ScaleType::kE4m3; }

@@ -176,8 +176,11 @@ __device__ __forceinline__ void add_turn(float (&sums)[2], const float (&c)[4], 
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
     for (int slot = 0; slot < kLaneSlots; ++slot) {
-      const float scale = kLateSuper ? scales.group_scale(slot, h) : scales.scale(slot, h);
-      sums[h] = fmaf(scale, c[2 * h + slot], sums[h]);
+      if constexpr (kLateSuper) {
+        sums[h] = fmaf(scales.group_scale(slot, h), c[2 * h + slot], sums[h]);
+      } else {
+        sums[h] = fmaf(scales.scale(slot, h), c[2 * h + slot], sums[h]);
+      }
     }
   }
 }
